@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ..doctor.families.tensors import published_size
-from ..doctor.model import Component, Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
+from ..doctor.model import Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
 from ..doctor.rules import Unestablished, prevents, rule
 
@@ -152,7 +152,11 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     if gpus and taken(run, gpus, system.environment) != ():
         return
-    parameters = max((_parameters(part) for part in model.components.values()), default=0)
+    shapes = (
+        part.needed or {name: tensor.shape for name, tensor in part.tensors.items()}
+        for part in model.components.values()
+    )
+    parameters = max((sum(map(prod, built.values())) for built in shapes), default=0)
     if not model.components:
         parameters = published_size(run.recipe.architecture, model.source)
         if not parameters:
@@ -172,8 +176,3 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         billions=f"{parameters / 1e9:.1f}",
         source="computed from its files" if model.components else "as published",
     )
-
-
-def _parameters(part: Component) -> int:
-    shapes = part.needed or {name: tensor.shape for name, tensor in part.tensors.items()}
-    return sum(prod(shape) for shape in shapes.values())

@@ -131,12 +131,12 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
     wanted += [(f"{dataset.key}/folder_path", dataset.folder, "the dataset folder") for dataset in recipe.datasets]
     seen = [(key, text, what, entry) for key, text, what in wanted if text and (entry := files.at(text)) is not None]
     hidden = [entry.path for *_, entry in seen if entry.kind == "denied"]
-    if hidden and not any(entry.kind in ("missing", "dangling") for *_, entry in seen):
+    if hidden and not any(entry.is_gone for *_, entry in seen):
         raise Unestablished(f"{hidden[0]} could not be looked at")
     for key, text, what, entry in seen:
         is_data = key.endswith("/folder_path")
         no_folder = is_data and entry.kind == "file" and not trainer.datasets_are_folders
-        if entry.kind not in ("missing", "dangling") and not no_folder:
+        if not entry.is_gone and not no_folder:
             continue
         if (not is_data and not looks_local(text)) or (trainer.component_files and VARIABLE.search(text)):
             continue

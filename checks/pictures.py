@@ -1,18 +1,25 @@
-"""Pictures in a dataset folder that were not meant to be trained, and sizes that are never reached."""
+"""Pictures that were not meant to be trained or are never reached in size; masks and control images not there."""
 
 from __future__ import annotations
 
-import ntpath
 from collections.abc import Iterator
 from itertools import pairwise
+from ntpath import basename, normcase, splitext
 
-from ..doctor.model import DatasetFolder, Finding, Run, System, found
-from ..doctor.rules import rule
+from ..doctor.families import family_of
+from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, System, found
+from ..doctor.model.facts import MOST_CHILDREN
+from ..doctor.model.trainer import RUNNER
+from ..doctor.rules import Unestablished, rule
 
 _AIDS = (
     *("mask_path", "inpaint_path", "unconditional_path", "clip_image_path"),
     *("control_path", "control_path_1", "control_path_2", "control_path_3"),
 )
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only
+_ENDS = "The run ends before the model is loaded."
+_UNPAIRED = "They are trained without a control image, without a message."
+_UNMASKED = "Its pictures are trained as a whole, without a message."
 
 
 @rule("DAT005", "error", "aids-trained-as-pictures", trainers=("ai-toolkit",))
@@ -28,7 +35,6 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
     Signature: None; the LoRA draws masks, or what the samples showed.
     """
     recipe = run.recipe
-    samples = not recipe.validation.disabled and recipe.validation.prompts
     for folder in datasets:
         yield from _aids_in(folder, run, system)
         for other in recipe.datasets:
@@ -43,7 +49,7 @@ def aids_trained_as_pictures(run: Run, datasets: tuple[DatasetFolder, ...], syst
                     path=other.folder,
                     folder=folder.path,
                 )
-        if samples and _inside(folder, run.output_folder, system):
+        if recipe.validation.painted and _inside(folder, run.output_folder, system):
             yield found(
                 run.where("output_folder"),
                 "The run writes to {path}, inside the dataset folder {folder}.",
@@ -81,7 +87,7 @@ def _inside(folder: DatasetFolder, path: object, system: System) -> str | None:
     place = system.absolute(path)
     root, separator = folder.path, "\\" if system.os == "windows" else "/"
     if system.os == "windows":
-        root, place = ntpath.normcase(root), ntpath.normcase(place)
+        root, place = normcase(root), normcase(place)
     below = place.removeprefix(root.rstrip(separator) + separator)
     hidden = any(part.startswith(".") for part in below.split(separator))
     return None if below == place or hidden else place + separator
@@ -92,7 +98,7 @@ def _pictures_in(folder: DatasetFolder, path: object, system: System) -> int:
     if place is None:
         return 0
     paths = (image.path for image in folder.images)
-    return sum((ntpath.normcase(one) if system.os == "windows" else one).startswith(place) for one in paths)
+    return sum((normcase(one) if system.os == "windows" else one).startswith(place) for one in paths)
 
 
 @rule("DAT006", "note", "resolution-never-reached", trainers=("ai-toolkit",))
@@ -127,3 +133,106 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
                 sizes=" and ".join(map(str, above)),
                 before=before,
             )
+
+
+@rule("DAT008", "error", "control-images-missing", trainers=("ai-toolkit", RUNNER))
+def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files: Files) -> Iterator[Finding]:
+    """Control images or masks that are not there.
+
+    What: The folder of control_path (of Flux Kontext) or mask_path does not exist, a picture has no control image of
+    its name there that ends in .jpg, .jpeg, .png or .webp, or a sample edits an image that is not there. A picture
+    without a mask is fine: all of it counts. With alpha_mask a JPEG has none, as it has no alpha channel.
+    Why: A picture without the image that was edited into it says nothing of how to edit. ai-toolkit trains such a
+    picture all the same, without a message, and ends at a sample whose image is not there, and at a JPEG's mask;
+    `zdoctor train` does not start.
+    Repair: Put the image there under the picture's own name, or move the picture to a dataset without control_path.
+    Upstream: ai-toolkit toolkit/dataloader_mixins.py (27a03a91)
+    Signature: FileNotFoundError: [Errno 2] No such file or directory: '…', at a sample; ValueError: could not
+    broadcast input array from shape (…,0) into shape (…,3), at a mask; else none.
+    """
+    if run.kind != "lora":
+        return
+    edits = family_of(run.recipe.architecture).edits
+    by_key = {folder.key: folder for folder in datasets}
+    for dataset in run.recipe.datasets:
+        folder = by_key.get(dataset.key)
+        if edits and dataset.control_folders:
+            key, path = f"{dataset.key}/control_folders", dataset.control_folders[0]
+            entry = files.at(path)
+            yield from _no_folder(run, key, path, entry, _UNPAIRED)
+            if folder is not None and entry is not None and entry.kind == "folder":
+                yield from _unpaired(run, key, entry, folder)
+        if dataset.alpha_mask:
+            yield from _without_alpha(run, f"{dataset.key}/alpha_mask", folder)
+        elif dataset.mask_folder:
+            entry = files.at(dataset.mask_folder)
+            yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
+    edited = [sample.control for sample in run.recipe.validation.painted if edits]
+    gone = [path for path in edited if (entry := files.at(path)) and (entry.is_gone or entry.kind == "folder")]
+    if gone:
+        yield found(
+            run.where("samples"),
+            "{path}, the control image of a sample, does not exist or is a folder."
+            if len(gone) == 1
+            else "The control images of {count} samples do not exist; the first is {path}.",
+            otherwise=_ENDS if run.by_runner else "The run ends when it paints this sample: FileNotFoundError.",
+            evidence={"images": gone},
+            path=gone[0],
+            count=len(gone),
+        )
+
+
+def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: str) -> Iterator[Finding]:
+    if entry is not None and entry.kind == "denied":
+        raise Unestablished(f"{entry.path} could not be looked at")
+    if entry is not None and entry.kind != "folder":
+        yield found(
+            run.where(key),
+            "{path}, the folder of {key}, " + ("does not exist." if entry.is_gone else "is no folder."),
+            otherwise=_ENDS if run.by_runner else otherwise,
+            evidence={"looked_at": entry.path},
+            severity=None if run.by_runner else "warning",
+            path=path,
+            key=run.keys.get(key, key).rpartition("/")[2],
+        )
+
+
+def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder) -> Iterator[Finding]:
+    if not 0 < len(entry.children) < MOST_CHILDREN:
+        return  # not listed, or not all of it
+    stems = {name.rpartition(".")[0] for name in entry.children if name.endswith(_SUFFIXES)}
+    alone = [image.path for image in folder.images if splitext(basename(image.path))[0] not in stems]
+    if alone:
+        yield found(
+            run.where(key),
+            "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
+            if len(alone) > 1
+            else "{first} has no control image in {path}.",
+            otherwise=_ENDS if run.by_runner else _UNPAIRED,
+            evidence={"pictures": alone},
+            severity=None if run.by_runner else "warning",
+            count=len(alone),
+            total=len(folder.images) + folder.more,
+            folder=folder.path,
+            path=entry.path,
+            first=alone[0],
+        )
+
+
+def _without_alpha(run: Run, key: str, folder: DatasetFolder | None) -> Iterator[Finding]:
+    if folder is None or not run.recipe.loss.balanced_masks:
+        return  # as in sd-scripts, where a picture without one counts whole
+    jpegs = [image.path for image in folder.images if image.path.lower().endswith((".jpg", ".jpeg"))]
+    if jpegs:
+        yield found(
+            run.where(key),
+            "alpha_mask is on, and {path} is a JPEG, which has no alpha channel. Save it as PNG or WebP with one."
+            if len(jpegs) == 1
+            else "alpha_mask is on, and {count} pictures are JPEGs, without an alpha channel; the first is {path}.",
+            otherwise=_ENDS
+            if run.by_runner
+            else "The run ends with a ValueError (could not broadcast input array) when it loads such a picture.",
+            evidence={"pictures": jpegs},
+            path=jpegs[0],
+            count=len(jpegs),
+        )

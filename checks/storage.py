@@ -43,7 +43,7 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
         return
     yield found(
         run.where("base_model"),
-        "{size:.3g} {unit} of model files lie on {place}: {fastest:.0f} to {slowest:.0f} s per start, "
+        "{size} of model files lie on {place}: {fastest:.0f} to {slowest:.0f} s per start, "
         "computed from {low} to {high} ({source}).",
         otherwise="Every start waits that long before the first step.",
         evidence={
@@ -55,13 +55,12 @@ def slow_storage(run: Run, storage: Storage) -> Iterator[Finding]:
             "filesystem": speed.filesystem,
             "device": speed.device,
         },
-        size=storage.model_bytes / (1e9 if storage.model_bytes >= 1e9 else 1e6),
-        unit="GB" if storage.model_bytes >= 1e9 else "MB",
+        size=amount(storage.model_bytes),
         place=place(speed),
         fastest=fastest,
         slowest=slowest,
-        low=_rate(speed.low),
-        high=_rate(speed.high),
+        low=f"{amount(int(speed.low))}/s",
+        high=f"{amount(int(speed.high))}/s",
     )
 
 
@@ -109,9 +108,3 @@ def place(speed: Speed) -> str:
         return f"a {'shared folder of the host' if filesystem in HOST else 'network mount'} ({filesystem})"
     details = ", ".join(part for part in (speed.device, filesystem) if part)
     return f"{KINDS[speed.kind]} ({details})"
-
-
-def _rate(bytes_per_second: float) -> str:
-    if bytes_per_second >= 1e6:
-        return f"{bytes_per_second / 1e6:.3g} MB/s"
-    return f"{bytes_per_second / 1e3:.3g} kB/s"

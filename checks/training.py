@@ -134,11 +134,9 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Repair: guidance_scale: 1 and sample_steps: 8. It changes the samples only, not the training.
     Signature: None; burnt samples from the first one on.
     """
-    validation = run.recipe.validation
-    if not _turbo(run) or validation.disabled:
-        return
-    guidance = max((prompt.guidance for prompt in validation.prompts), default=1)
-    steps = max((prompt.steps for prompt in validation.prompts), default=8)
+    prompts = run.recipe.validation.painted if _turbo(run) else ()
+    guidance = max((prompt.guidance for prompt in prompts), default=1)
+    steps = max((prompt.steps for prompt in prompts), default=8)
     if guidance > 1:
         yield found(
             run.where("validation.guidance"),

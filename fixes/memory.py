@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Fix, Memory, Run, System, TrainingEffect
+from ..doctor.model import Finding, Fix, Memory, Run, System
+from ..doctor.model.plans import TRAINING_EFFECTS
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 from .edits import value_of
-
-_ORDER: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
 @repair("MEM001")
@@ -29,12 +28,14 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
     lowest, high = memory.peak.total, memory.peak.total + memory.margin
     for step in memory.alternatives:
         chosen.update(step.settings)  # a resolution may be lowered twice: the last word counts
-        worst = max(worst, _ORDER.index(step.effect))
+        worst = max(worst, TRAINING_EFFECTS.index(step.effect))
         lowest, high = step.peak, step.high
         if high <= memory.free:
-            settings = ", ".join(f"{key} to {_shown(value)}" for key, value in chosen.items())
+            shown = {key: str(value).lower() if isinstance(value, bool) else value for key, value in chosen.items()}
+            settings = ", ".join(f"{key} to {value}" for key, value in shown.items())
             steps = tuple(value_of(run, key, value) for key, value in chosen.items())
-            yield Fix(f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", steps, "safe", _ORDER[worst])
+            title, effect = f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", TRAINING_EFFECTS[worst]
+            yield Fix(title, steps, "safe", effect)
             return
     if lowest > memory.free:
         why = f"no setting brings the peak below {lowest / 2**30:.1f} GiB (computed)"
@@ -43,7 +44,3 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
     do = "close other programs, or use a machine with more memory" if memory.is_host else ""
     yield Fix(f"{do or f'free memory on {memory.device}, or use one with more'}: {why}", (), "show")
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -158,7 +158,7 @@ def convert_to_a_folder(finding: Finding) -> Iterator[Fix]:
     """The command that makes a diffusers folder of the file, with the other parts where they must lie beside it."""
     seen = finding.evidence
     source = str(seen.get("file", "")).replace("\\", "/")
-    if "convert" not in seen or re.search(r"[\"'`$!]", source):
+    if not seen.get("convert") or re.search(r"[\"'`$!]", source):
         return  # no one command suits every shell then
     folder = re.sub(r"\.\w+$", "", source) + "-diffusers"
     class_name, repo = seen["convert"], seen["config"]

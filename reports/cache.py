@@ -33,9 +33,8 @@ def lines(inventory: Inventory) -> Iterator[Line]:
     """The whole inventory, ending with what to type next."""
     caches = inventory.caches
     size = sum(cache.size for cache in caches)
-    repo = f" {inventory.repo}" if inventory.repo else ""
     yield [
-        ("bold", f"zdoctor cache{repo}{_deep(inventory.deep)}"),
+        ("bold", _typed(inventory.repo, "--deep" if inventory.deep else "")),
         ("dim", f"   {plural(len(caches), 'hub cache')}, {amount(size)} (measured, each file once)"),
     ]
     for number, cache in enumerate(caches):
@@ -110,11 +109,11 @@ def _repo(repo: CachedRepo, deep: bool) -> Iterator[Line]:
     for revision in repo.live:
         yield from _revision(revision, inside)
     if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
-        yield [("dim", f"{inside}repair: "), ("green", f"zdoctor cache {repo.repo} --fix{_deep(deep)}")]
+        yield [("dim", f"{inside}repair: "), ("green", _typed(repo.repo, "--fix", "--deep" if deep else ""))]
 
 
-def _deep(deep: bool) -> str:
-    return " --deep" if deep else ""
+def _typed(repo: str | None, *words: str) -> str:
+    return " ".join(filter(None, ("zdoctor cache", repo, *words)))
 
 
 def _revision(revision: Revision, inside: str) -> Iterator[Line]:
@@ -147,7 +146,7 @@ def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) ->
     inside = " " * 14
     yield Wrapped(said.text, inside, "dim")
     if waste.kind in ("orphan", "leaked") and len(waste.paths) > MANY:
-        yield [("dim", f"{inside}the paths: {' '.join(filter(None, ('zdoctor cache', waste.repo)))} --format json")]
+        yield [("dim", f"{inside}the paths: {_typed(waste.repo, '--format json')}")]
     if said.command:
         yield [("green", f"{inside}$ {said.command}")]
 
@@ -196,9 +195,9 @@ def _next(inventory: Inventory) -> Iterator[Line]:
     if bad:
         yield [
             ("bold", "next: "),
-            ("", f"zdoctor cache {bad[0].repo} --fix{_deep(inventory.deep)}"),
+            ("", _typed(bad[0].repo, "--fix", "--deep" if inventory.deep else "")),
             ("dim", "   shows the plan"),
         ]
     elif not inventory.deep and dict(counts)["plausible"]:
-        repo = f" {inventory.repo}" if inventory.repo else ""
-        yield [("bold", "next: "), ("", f"zdoctor cache{repo} --deep"), ("dim", "   reads and compares every file")]
+        typed = _typed(inventory.repo, "--deep")
+        yield [("bold", "next: "), ("", typed), ("dim", "   reads and compares every file")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 
 from ..doctor.model import Finding, Fix, Outcome, Report
 from ..doctor.rules import Rule
@@ -129,7 +129,3 @@ def _named(id: str, rules: dict[str, Rule]) -> str:
 def _documented(text: str) -> str:
     """Text of a docstring, its backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(" ".join(text.split())))
-
-
-def escape(text: str) -> str:
-    return html.escape(text, quote=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..doctor.model import Finding, Fix, Report
+from ..doctor.model import Finding, Report
 
 SCHEMA = "zdoctor.report/1"
 
@@ -42,12 +42,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "otherwise": finding.consequence(),
         "where": finding.where and picked(finding.where, "path", "line", "column", "pointer"),
         "evidence": _plain(finding.evidence),
-        "fixes": [_fix(fix) for fix in finding.fixes],
+        "fixes": [
+            picked(fix, "title", "safety", "training_effect", *(["command"] if fix.command else []))
+            for fix in finding.fixes
+        ],
     }
-
-
-def _fix(fix: Fix) -> dict[str, Any]:
-    return picked(fix, "title", "safety", "training_effect", *(["command"] if fix.command else []))
 
 
 def picked(record: object, *names: str) -> dict[str, Any]:

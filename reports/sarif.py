@@ -87,14 +87,10 @@ def _invocation(report: Report, index: dict[str, int]) -> Data:
 def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]) -> Data:
     return {
         "descriptor": {"id": kind},
-        "associatedRule": _reference(outcome.rule, index),
+        "associatedRule": {"id": outcome.rule, **({"index": index[outcome.rule]} if outcome.rule in index else {})},
         "level": level,
         "message": _message(outcome.reason),
     }
-
-
-def _reference(rule: str, index: dict[str, int]) -> Data:
-    return {"id": rule, "index": index[rule]} if rule in index else {"id": rule}
 
 
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:
@@ -146,14 +142,8 @@ def _fix(fix: Fix, config: Config | None) -> Data | None:
         known = file.text[step.start : step.end] == step.old and words.clean(step.new) == step.new
         if not known or "\ufeff" in step.old:  # regions take no notice of a byte-order mark
             return None
-        start_line, start_column = _position(file.text, step.start)
-        end_line, end_column = _position(file.text, step.end)
-        region = {
-            "startLine": start_line,
-            "startColumn": start_column,
-            "endLine": end_line,
-            "endColumn": end_column,
-        }
+        (line, column), (last, end) = _position(file.text, step.start), _position(file.text, step.end)
+        region = {"startLine": line, "startColumn": column, "endLine": last, "endColumn": end}
         changes.setdefault(step.path, []).append({"deletedRegion": region, "insertedContent": {"text": step.new}})
     if not changes:
         return None

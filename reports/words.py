@@ -34,11 +34,7 @@ def clean(text: str) -> str:
 
 
 def heading(report: Report) -> str:
-    return f"zdoctor {report.command} {report.config}{deep(report)}"
-
-
-def deep(report: Report) -> str:
-    return " --deep" if report.deep else ""
+    return f"zdoctor {report.command} {report.config}{' --deep' if report.deep else ''}"
 
 
 def who(report: Report) -> list[str]:

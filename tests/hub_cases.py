@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zdoctor.checks.hub import files as hub
-from zdoctor.checks.hub import refs as hub_refs
 from zdoctor.checks.hub import use as hub_use
 from zdoctor.doctor.examine.engine import cures, examine
 from zdoctor.doctor.model import Facts, Finding, Report, Run, Value, Where
@@ -45,7 +44,7 @@ def run_with(model: str | None = REPO, extras: str | None = None, adapter: str |
 
 RULES: tuple[Rule, ...] = tuple(
     made
-    for module in (hub, hub_refs, hub_use)
+    for module in (hub, hub_use)
     for function in vars(module).values()
     for made in getattr(function, "zdoctor_rules", ())
 )

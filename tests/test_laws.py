@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.examine.engine import TRAINING_EFFECTS, examine, prescribe
+from zdoctor.doctor.examine.engine import examine, prescribe
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import SEVERITIES, Facts, FetchFile, Finding, Plan, Report, TrainingEffect, Unknown
+from zdoctor.doctor.model.plans import TRAINING_EFFECTS
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, all_rules
 from zdoctor.reports import FORMATS, render, terminal

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...doctor.model import Checkout, Finding, ModelFolder, Run, Writes, found
-from ...doctor.model.checkout import Edit, Patch
+from ...doctor.model.checkout import Edit
 from ...doctor.rules import Unestablished, prevents, rule
 
 _HIDES = (
@@ -47,7 +47,7 @@ def meta_tensor_patch(checkout: Checkout | None) -> Iterator[Finding]:
     for patch in checkout.patches:
         yield found(
             patch.where,
-            _message(patch),
+            _SKIPS.get(patch.function, _SKIP) if patch.kind == "meta-skipped" else _SAYS[patch.kind],
             otherwise=_HIDES,
             evidence={"kind": patch.kind, **_edit(checkout, patch.where.path, patch.edit)},
             function=patch.function or "The module",
@@ -58,17 +58,10 @@ def meta_tensor_patch(checkout: Checkout | None) -> Iterator[Finding]:
         raise Unestablished(f"{file} of {checkout.root}: {why}")
 
 
-def _message(patch: Patch) -> str:
-    return _SKIPS.get(patch.function, _SKIP) if patch.kind == "meta-skipped" else _SAYS[patch.kind]
-
-
-def _below(checkout: Checkout, path: str) -> str:
-    return path.removeprefix(checkout.root).lstrip("/\\")
-
-
 def _edit(checkout: Checkout, path: str, edit: Edit | None) -> Mapping[str, Any]:
     """What the repair needs."""
-    seen = {"checkout": checkout.root, "git": checkout.is_git, "file": _below(checkout, path)}
+    file = path.removeprefix(checkout.root).lstrip("/\\")
+    seen = {"checkout": checkout.root, "git": checkout.is_git, "file": file}
     return seen if edit is None else {**seen, **vars(edit)}
 
 

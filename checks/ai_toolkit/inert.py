@@ -11,23 +11,15 @@ from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
 from ..keys.places import key_where
 from ..keys.values import without_effect
-from .known_keys import TRANSFORMERS
+from .value_words import TRANSFORMERS
 
 _VIDEO = ("wan", "ltx", "minimax", "ace_step")
 _ZIMAGE = ("zimage", "zimage_l2p")
 
 # model keys that name something the user wants, and that the Z-Image loader never looks at
 _UNREAD_BY_ZIMAGE = (
-    "model/vae_path",
-    "model/te_name_or_path",
-    "model/unet_path",
-    "model/lora_path",
-    "model/model_paths",
-    "model/vae_device",
-    "model/te_device",
-    "model/text_encoder_bits",
-    "model/quantize_kwargs",
-    "model/in_context",
+    *("vae_path", "te_name_or_path", "unet_path", "lora_path", "model_paths"),
+    *("vae_device", "te_device", "text_encoder_bits", "quantize_kwargs", "in_context"),
 )
 _OF_LOKR = ("lokr_full_rank", "lokr_factor", "old_lokr_format")
 _OFFLOADED = ("text_encoder", "transformer")
@@ -111,7 +103,7 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
         if run.setting("train/train_text_encoder"):
             why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
             yield inert("train/train_text_encoder", why)
-        for key in _UNREAD_BY_ZIMAGE:
+        for key in (f"model/{name}" for name in _UNREAD_BY_ZIMAGE):
             if run.setting(key) not in (None, "", False, {}, 16):
                 yield inert(key, "the Z-Image loader never reads it")
     if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:

@@ -8,7 +8,7 @@ from ...doctor.model import Finding, Run, found
 from ...doctor.model.remains import EarlierSave, hides
 from ...doctor.rules import prevents, rule
 from ..model.files import PROBLEMS
-from .starting_lora import NEVER_LEARN, rank_of
+from .starting_lora import of_another_rank, rank_of
 
 
 @rule("TRN007", "warning", "resumed-with-another-rank", trainers=("ai-toolkit",))
@@ -24,21 +24,12 @@ def resumed_with_another_rank(run: Run, earlier: EarlierSave | None) -> Iterator
     Upstream: toolkit/network_mixins.py load_weights, jobs/process/BaseSDTrainProcess.py (27a03a91)
     Signature: #### IMPORTANT RESUMING FROM … ####; Expanding … from torch.Size([…]); Shrinking …
     """
-    recipe = run.recipe
-    if earlier is None or not _resumes(run, earlier) or recipe.network.type != "lora":
+    if earlier is None or not _resumes(run, earlier) or run.recipe.network.type != "lora":
         return
     rank = rank_of(earlier.weights.tensors)
-    if rank is None or rank == recipe.network.rank:
-        return
-    yield found(
-        run.where("rank"),
-        "The run goes on from {path}, a LoRA of rank {rank}, and the config has rank {wanted}.",
-        otherwise=NEVER_LEARN
-        if rank < recipe.network.rank
-        else "The ranks above {wanted} are cut off, and the optimizer starts anew.",
-        evidence={"path": earlier.weights.path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
-        wanted=recipe.network.rank,
-    )
+    if rank is not None and rank != run.recipe.network.rank:
+        message = "The run goes on from {path}, a LoRA of rank {rank}, and the config has rank {wanted}."
+        yield of_another_rank(run, earlier.weights.path, rank, message, ", and the optimizer starts anew.")
 
 
 @rule("TRN008", "warning", "no-step-left", trainers=("ai-toolkit",))
@@ -51,17 +42,16 @@ def no_step_left(run: Run, earlier: EarlierSave | None) -> Iterator[Finding]:
     Upstream: jobs/process/BaseSDTrainProcess.py (27a03a91)
     Signature: Found step … in metadata, starting from there
     """
-    recipe = run.recipe
-    if earlier is None or not _resumes(run, earlier) or earlier.step is None or earlier.step < recipe.steps:
+    if earlier is None or not _resumes(run, earlier) or run.written("train/start_step") is not None:
         return
-    if run.written("train/start_step") is not None:
-        return
-    yield found(
-        run.where("steps"),
-        "The run goes on from {path}, which was saved at step {step}, and it has {steps} steps: none is left.",
-        otherwise="The model is loaded and the dataset encoded, and nothing is trained.",
-        evidence={"path": earlier.weights.path, "step": earlier.step, "steps": recipe.steps},
-    )
+    steps = run.recipe.steps
+    if earlier.step is not None and earlier.step >= steps:
+        yield found(
+            run.where("steps"),
+            "The run goes on from {path}, which was saved at step {step}, and it has {steps} steps: none is left.",
+            otherwise="The model is loaded and the dataset encoded, and nothing is trained.",
+            evidence={"path": earlier.weights.path, "step": earlier.step, "steps": steps},
+        )
 
 
 @rule("TRN009", "warning", "saves-not-found-again", trainers=("ai-toolkit",))
@@ -78,21 +68,23 @@ def saves_not_found_again(run: Run, earlier: EarlierSave | None) -> Iterator[Fin
     """
     if run.kind != "lora" or run.output_folder is None:
         return
-    hidden = hides(run.output_folder + "/", run.name) if earlier is None else earlier.hidden
-    if not hidden:
-        return
-    yield found(
-        run.where("output_folder"),
-        "{path} holds {hidden}: when the run is started again, ai-toolkit does not find its saves there."
-        if earlier is None
-        else "{path} holds {hidden}: ai-toolkit does not find the saves of the earlier run there.",
-        otherwise="An interrupted run begins again at step 0."
-        if earlier is None
-        else "The run begins at step 0 and overwrites them.",
-        evidence={"hidden": hidden},
-        severity="note" if earlier is None else None,
-        path=run.output_folder,
-    )
+    if earlier is None:
+        hidden = hides(run.output_folder + "/", run.name)
+        message = "{path} holds {hidden}: when the run is started again, ai-toolkit does not find its saves there."
+        otherwise = "An interrupted run begins again at step 0."
+    else:
+        hidden = earlier.hidden
+        message = "{path} holds {hidden}: ai-toolkit does not find the saves of the earlier run there."
+        otherwise = "The run begins at step 0 and overwrites them."
+    if hidden:
+        yield found(
+            run.where("output_folder"),
+            message,
+            otherwise=otherwise,
+            evidence={"hidden": hidden},
+            severity="note" if earlier is None else None,
+            path=run.output_folder,
+        )
 
 
 @rule("TRN010", "error", "earlier-save-damaged", trainers=("ai-toolkit",))

@@ -15,7 +15,6 @@ from ...doctor.rules import Unestablished, prevents, rule
 from ..model.contents import contents
 from ..model.files import PROBLEMS
 
-NEVER_LEARN = "The ranks above {rank} start as zeros on both sides and stay so: they never learn."
 _KEY = "network/pretrained_lora_path"
 _PART = pattern(r"^[a-z_]+\.(.+)\.lora_(?:(A|down)|B|up)\.weight$")
 
@@ -42,22 +41,15 @@ def starting_lora_not_read(
         return
     place, path = run.where(_KEY), starting_lora.path
     zero = "The training starts from zero, without an error."
-    if starting_lora.problem == "missing":
-        yield found(place, "{path}, the LoRA to start from, does not exist.", otherwise=zero, path=path)
-        return
-    is_folder = starting_lora.problem == "unreadable" and starting_lora.detail == "it is not a file"
-    if starting_lora.problem in ("pickle", "unreadable") and not is_folder:
-        raise Unestablished(f"{path} cannot be read: {starting_lora.detail}")
     if starting_lora.problem:
+        missing = starting_lora.problem == "missing"
         yield found(
             place,
-            "{path}, the LoRA to start from, is no file; name the .safetensors file in it."
-            if is_folder
-            else "{path}, the LoRA to start from, is {problem}: {detail}.",
-            otherwise="Opening it fails, after the whole model has been loaded.",
-            severity="error",
+            _closed(starting_lora, "no file", "pickle"),
+            otherwise=zero if missing else "Opening it fails, after the whole model has been loaded.",
+            severity=None if missing else "error",
             path=path,
-            problem=PROBLEMS[starting_lora.problem],
+            problem=PROBLEMS.get(starting_lora.problem),
             detail=starting_lora.detail,
         )
         return
@@ -77,6 +69,17 @@ def starting_lora_not_read(
         family=family_of(run.recipe.architecture).title,
         example=next(iter(starting_lora.tensors), None),
     )
+
+
+def _closed(file: WeightFile, folder: str, *untold: str) -> str:
+    """The template for a file that cannot be opened. Raises Unestablished where its content is not known."""
+    is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
+    if file.problem in ("unreadable", *untold) and not is_folder:
+        raise Unestablished(f"{file.path} cannot be read: {file.detail}")
+    if file.problem == "missing":
+        return "{path}, the LoRA to start from, does not exist."
+    how = folder + "; name the .safetensors file in it" if is_folder else "{problem}: {detail}"
+    return "{path}, the LoRA to start from, is " + how + "."
 
 
 @rule("MDL008", "warning", "starting-lora-of-another-size", trainers=("ai-toolkit",))
@@ -106,6 +109,7 @@ def starting_lora_of_another_size(
     widths = _widths(taken, needed or {})
     unfit = [one for one in widths if one[1] != one[2]]
     if unfit:
+        name, theirs, ours = unfit[0]
         yield found(
             run.where(_KEY),
             "{path}, the LoRA to start from, was made for another model: {name} is {theirs} wide, and this "
@@ -116,36 +120,39 @@ def starting_lora_of_another_size(
             evidence={"names": [name for name, _, _ in unfit[:5]]},
             severity="error",
             path=path,
-            name=unfit[0][0],
-            theirs=unfit[0][1],
-            ours=unfit[0][2],
+            name=name,
+            theirs=theirs,
+            ours=ours,
         )
-        return
-    if rank is not None and rank != recipe.network.rank:
-        yield found(
-            run.where("rank"),
-            "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}.",
-            otherwise=NEVER_LEARN
-            if rank < recipe.network.rank
-            else "The ranks above {wanted} are cut off: the training starts from a part of it.",
-            evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
-            wanted=recipe.network.rank,
-        )
+    elif rank is not None and rank != recipe.network.rank:
+        message = "{path}, the LoRA to start from, has rank {rank}, and the config has rank {wanted}."
+        yield of_another_rank(run, path, rank, message, ": the training starts from a part of it.")
     elif taken and not widths:
         raise Unestablished("how wide the layers of the transformer are is not known")
+
+
+def of_another_rank(run: Run, path: str, rank: int, message: str, cut: str) -> Finding:
+    """A LoRA that is filled up to the rank of the config, or cut off there."""
+    wanted = run.recipe.network.rank
+    never = "The ranks above {rank} start as zeros on both sides and stay so: they never learn."
+    return found(
+        run.where("rank"),
+        message,
+        otherwise=never if rank < wanted else "The ranks above {wanted} are cut off" + cut,
+        evidence={"path": path, "rank": rank, "pointer": run.pointer("rank"), "key": "rank"},
+        wanted=wanted,
+    )
 
 
 def _widths(taken: Mapping[str, Tensor], needed: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int, int]]:
     """The matrices whose layer is known, each with its width and that of the layer."""
     widths: list[tuple[str, int, int]] = []
     for name, tensor in taken.items():
-        part = _PART.match(name)
-        if part is None or len(tensor.shape) != 2:
-            continue
-        is_down = part[2] is not None
-        shape = needed.get(f"{part[1]}.weight", ())
-        if len(shape) == 2:
-            widths.append((name, tensor.shape[is_down], shape[is_down]))
+        if (part := _PART.match(name)) is not None:
+            is_down = part[2] is not None
+            shape = needed.get(f"{part[1]}.weight", ())
+            if len(shape) == len(tensor.shape) == 2:
+                widths.append((name, tensor.shape[is_down], shape[is_down]))
     return widths
 
 
@@ -163,24 +170,11 @@ def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     if start is None or run.kind != "lora":
         return
     file = start.file
-    place = run.where("network.initial_weights")
     otherwise = "zdoctor train does not begin with it: nothing is trained."
-    is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
-    if file.problem == "unreadable" and not is_folder:
-        raise Unestablished(f"{file.path} cannot be read: {file.detail}")
+    place = run.where("network.initial_weights")
     if file.problem:
-        yield found(
-            place,
-            "{path}, the LoRA to start from, does not exist."
-            if file.problem == "missing"
-            else "{path}, the LoRA to start from, is a folder; name the .safetensors file in it."
-            if is_folder
-            else "{path}, the LoRA to start from, is {problem}: {detail}.",
-            otherwise=otherwise,
-            path=file.path,
-            problem=PROBLEMS.get(file.problem),
-            detail=file.detail,
-        )
+        message, problem = _closed(file, "a folder"), PROBLEMS.get(file.problem)
+        yield found(place, message, otherwise=otherwise, path=file.path, problem=problem, detail=file.detail)
     elif reason := misfit(start.held, start.trained, file.tensors):
         template, values = reason
         yield found(place, template, otherwise=otherwise, path=file.path, **values)

@@ -6,9 +6,26 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema
+from ..keys.misspelled import words
 from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
-from . import known_keys as keys
 
+# keys that the trainer computes with, by their section: read and tried at commit 27a03a91 (2026-08-21)
+_NUMBERS: dict[str, frozenset[str]] = {
+    "train": words("""
+        steps lr unet_lr text_encoder_lr batch_size gradient_accumulation gradient_accumulation_steps
+        max_grad_norm min_denoising_steps max_denoising_steps num_train_timesteps noise_offset start_step
+        switch_boundary_every guidance_loss_target differential_guidance_scale reg_weight max_loss
+        """),
+    "train/ema_config": words("ema_decay"),
+    "network": words("linear rank linear_alpha alpha conv conv_alpha dropout lokr_factor"),
+    "save": words("save_every max_step_saves_to_keep"),
+    "sample": words("sample_every sample_start_step width height guidance_scale sample_steps num_frames fps"),
+    "sample/samples/*": words("width height guidance_scale sample_steps num_frames fps"),
+    "datasets/*": words("num_repeats num_frames fps bucket_tolerance keep_tokens loss_multiplier"),
+    "model": words("layer_offloading_transformer_percent layer_offloading_text_encoder_percent"),
+    "logging": words("log_every"),
+    "": words("performance_log_every"),
+}
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
     "train/steps": STEP,
@@ -48,7 +65,7 @@ def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding
     section, _, name = place.rpartition("/")
     known = (schema.section(section) or {}).get(name)
     kind = "" if known is None else known.kind
-    counts = name in keys.NUMBERS.get(section, ())
+    counts = name in _NUMBERS.get(section, ())
     late = OPTIMIZER if name == "lr" else STEP
     if value is None:
         if place in _NEVER_EMPTY and _is_reached(run, key):

@@ -9,10 +9,25 @@ from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
-from . import known_keys as keys
 from .combinations import exclusive, missing
 from .value_kinds import kinds
 
+# What is known beside its Schema, which is mined from its source: read and tried at commit 27a03a91 (2026-08-21).
+# chosen by the end of a name, so no comparison in the source names them
+OPTIMIZERS = words("dadaptation dadaptationadam dadaptationlion prodigy prodigy8bit")
+BROKEN_SCHEDULERS = words("piecewise_constant polynomial step")
+# every other one is a LoRA, too, but these are asked for somewhere
+NETWORKS = words("lora locon lycoris lorm lokr dora fullrank lierla c3lier")
+# unknown to the trainer, which then takes Stable Diffusion 1: just what they say
+PLAIN_ARCHITECTURES = words("sd sd15")
+# models whose schedulers are looked up by name, and unknown names refused
+LOOKING_UP = words("sd1 sd2 sd3 sdxl pixart pixart_sigma auraflow flux lumina2 vega ssd")
+# models whose LoRA is saved in the PEFT layout, which has no alpha, and which train by flow matching
+TRANSFORMERS = words("""
+    chroma chroma_radiance cogview4 f-lite flex2 flux flux2 flux2_klein_4b flux2_klein_9b flux_kontext hidream
+    hidream_e1 krea2 lumina2 omnigen2 qwen_image qwen_image_edit qwen_image_edit_plus sd3 wan21 wan21_i2v
+    wan22_14b wan22_14b_i2v wan22_5b zimage zimage_l2p
+    """)
 # what has a look of its own here
 _LOOKED_AT = words("""
     train/dtype save/dtype save/save_format train/content_or_style train/timestep_type train/loss_type network/type
@@ -78,14 +93,14 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         *([("train/timestep_type", STEP)] if flow else []),
     ):
         yield from _spelling(run, key, schema.choices(key), when)
-    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | keys.NETWORKS
+    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORKS
     yield from _spelling(run, "train/loss_type", losses, "the loss is plain mse", severity="warning")
     yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
     name, listed = str(run.setting("train/optimizer")).lower(), schema.choices("train/optimizer")
-    if not name.startswith(("prodigy", "dadaptation")) and name not in listed | keys.OPTIMIZERS:
-        yield from _spelling(run, "train/optimizer", listed | keys.OPTIMIZERS if listed else listed, OPTIMIZER)
+    if not name.startswith(("prodigy", "dadaptation")) and name not in listed | OPTIMIZERS:
+        yield from _spelling(run, "train/optimizer", listed | OPTIMIZERS if listed else listed, OPTIMIZER)
     # the trainer's first models look up the noise scheduler and the sampler, newer ones have their own
-    looks_up = run.recipe.architecture in keys.LOOKING_UP
+    looks_up = run.recipe.architecture in LOOKING_UP
     for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)) if looks_up else ():
         yield from _spelling(run, key, schema.choices(key), when)
     if not looks_up:
@@ -100,7 +115,7 @@ def _of_their_own(run: Run, schema: Schema) -> Iterator[Finding]:
         why = "{key} is {value!r}, which the trainer does not know; this model samples in its own way."
         when, likely = "the setting has no effect", meant(sampler, known)[1]
         yield bad(run, "sample/sampler", why, when, severity="note", likely=likely)
-    if run.recipe.architecture not in keys.TRANSFORMERS or not isinstance(scheduler, str):
+    if run.recipe.architecture not in TRANSFORMERS or not isinstance(scheduler, str):
         return
     if scheduler not in schema.choices("train/noise_scheduler") and likeness(scheduler, "flowmatch") > 0.8:
         why = "{key} is {value!r}, but the trainer compares it with 'flowmatch' letter by letter."
@@ -125,8 +140,8 @@ def _slips(run: Run, schema: Schema) -> Iterator[Finding]:
 def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     key = "train/lr_scheduler"
     name = run.setting(key)
-    schedulers = schema.choices(key) - keys.BROKEN_SCHEDULERS
-    if isinstance(name, str) and name in keys.BROKEN_SCHEDULERS:
+    schedulers = schema.choices(key) - BROKEN_SCHEDULERS
+    if isinstance(name, str) and name in BROKEN_SCHEDULERS:
         why = "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
         yield bad(run, key, why + "one does not take it. What works: {known}.", OPTIMIZER, known=_list(schedulers))
     elif not isinstance(name, str) or name not in schedulers:
@@ -170,7 +185,7 @@ def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
     if not isinstance(written, str) or not written or not known:
         return
     name, colon, tag = written.partition(":")
-    if name in known or name in keys.PLAIN_ARCHITECTURES:
+    if name in known or name in PLAIN_ARCHITECTURES:
         return
     certain, likely = meant(name, known)
     match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)

@@ -8,7 +8,22 @@ from ...doctor.model import Config, Finding, Run, Schema
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ..ai_toolkit.value_words import invalid, unread_by_runner
-from .refused import refused
+from ..keys.misspelled import meant
+from ..keys.values import START, bad, unset
+
+# a TOML file goes past the parser, which then looks at no choices
+_LATER = "when the setting is used, if at all"
+# spellings that SimpleTuner puts right before its parser sees them
+_NORMALISED = {"lr_scheduler": frozenset(("cosine_with_warmup",))}
+# what SimpleTuner's guides write (documentation/quickstart/ZIMAGE.md), and what their own recipes use
+_GUIDES = {"int8": "int8-torchao", "nf4": "nf4-bnb"}
+# what sd-scripts looks at only when something else is on
+_ONLY_WITH = {
+    "dynamo_backend": "torch_compile",
+    "zero_stage": "deepspeed",
+    "offload_optimizer_device": "deepspeed",
+    "offload_param_device": "deepspeed",
+}
 
 
 @rule("CFG004", "error", "invalid-value")
@@ -48,4 +63,34 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     elif trainer_of(run.trainer).has_processes:
         yield from invalid(run, schema)
     else:
-        yield from refused(config, run, schema)
+        yield from _refused(config, run, schema)
+
+
+def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
+    """Values that are none of those the trainer's parser lists."""
+    words = trainer_of(run.trainer).becomes_command_line
+    for name, written in run.settings.items():
+        value, known = written.value, schema.key(name, run.process_type) if "/" not in name else None
+        if known is None or not known.strict or known.kind == "bool" or not isinstance(value, str):
+            continue
+        if unset(config, run, name) or value in known.choices or value in _NORMALISED.get(name, ()):
+            continue
+        plain = value.strip().lower()
+        if words and (plain in ("", "true", "false") or (name == "model_family" and plain in known.choices)):
+            continue
+        parsed = words or config.file(written.where.path).format == "shell"
+        if not parsed and name in _ONLY_WITH and not run.setting(_ONLY_WITH[name]):
+            continue
+        certain, likely = meant(value, known.choices)
+        if words and name.endswith("_precision"):
+            likely = _GUIDES.get(value, likely)
+        yield bad(
+            run,
+            name,
+            "{key} is {value!r}, which {trainer} does not know." + ("" if certain else " It knows {known}."),
+            START if parsed else _LATER,
+            new=certain,
+            likely=likely,
+            known=", ".join(known.choices),
+            trainer=schema.trainer,
+        )

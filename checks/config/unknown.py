@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Config, Finding, Run, Schema, Severity, Value, found
+from ...doctor.model import Config, Finding, Run, Schema, Value, found
+from ...doctor.model.record import dataclass
 from ...doctor.model.schema import Section
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
@@ -24,6 +25,15 @@ _DECISIVE = {
 }
 _SILENT = "The trainer starts without a word and uses its default"
 _STOPS = "The trainer stops at the start, before it loads anything"
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A key that is not read where it stands. In `section`, "*" is any number."""
+
+    value: Value
+    name: str
+    section: str
 
 
 @rule("CFG002", "warning", "unknown-key")
@@ -54,33 +64,29 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     looked_up = 0
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
-        section = re.sub(r"/\d+(?=/|$)", "/*", parent)
-        keys = None if _chosen_in_a_gui(config, run, value) else _keys(schema, run, section)
-        if run.by_runner and key in trainer.runner_keys:
+        one = Stray(value, name, re.sub(r"/\d+(?=/|$)", "/*", parent))
+        file = config.file(value.where.path)
+        # kohya's GUI keeps the settings of all models and hands on what one takes
+        in_a_gui = trainer.has_gui and file is config and config.format == "json"
+        keys = None if in_a_gui else _keys(schema, run, one.section)
+        if keys is None or name in keys or (run.by_runner and key in trainer.runner_keys):
             continue
-        if keys is None or name in keys or (section == "" and name in schema.renamed):
+        if one.section == "" and name in schema.renamed:
             continue
         looked_up += 1
+        begun = [whole for whole in keys if whole.startswith(name)]
+        if len(begun) == 1 and one.section == "" and (trainer.becomes_command_line or file.format == "shell"):
+            yield _short(config, schema, one, begun[0])  # argparse takes it for that option
+            continue
         nearest, home = None, ""
         if looked_up <= MOST_NEAREST:  # a file with more is not misspelt, it is something else
             written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
-            nearest, home = _nearest(schema, run, name, section, written)
-        shell = config.file(value.where.path).format == "shell"
-        short_for = _abbreviated(shell, run, section, name, keys)
-        if short_for is not None:
-            yield _short(config, schema, value, name, section, short_for)
-            continue
-        absent = home == "" and nearest in _DECISIVE and nearest not in run.settings and trainer.has_processes
-        decisive = _DECISIVE[nearest] if absent and nearest else ""
-        severity, when = _weight(shell, run, section, _left_out(config, run, value))
-        yield _finding(
-            config, schema, value, name, section, nearest, home, decisive, "error" if decisive else severity, when
-        )
-
-
-def _chosen_in_a_gui(config: Config, run: Run, value: Value) -> bool:
-    """Whether this is a setting of kohya's GUI, which keeps those of all models and hands on what one takes."""
-    return trainer_of(run.trainer).has_gui and value.where.path == config.path and config.format == "json"
+            nearest, home = _nearest(schema, run, one, written)
+        place = "section" if one.section else "shell" if file.format == "shell" else "top"
+        refused = place in trainer.refuses_unknown and not (trainer.becomes_command_line and _left_out(file, value))
+        absent = home == "" and nearest is not None and nearest not in run.settings and trainer.has_processes
+        decisive = _DECISIVE.get(nearest or "", "") if absent else ""
+        yield _finding(config, schema, one, nearest, home, refused=refused, decisive=decisive)
 
 
 def _keys(schema: Schema, run: Run, section: str) -> Section | None:
@@ -90,31 +96,13 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
     return schema.section(section, run.process_type)
 
 
-def _weight(shell: bool, run: Run, section: str, left_out: bool) -> tuple[Severity, str]:
-    """How much an unknown key weighs, and what the trainer does with it."""
-    place = "section" if section else "shell" if shell else "top"
-    refused = place in trainer_of(run.trainer).refuses_unknown and not left_out
-    return ("error", _STOPS) if refused else ("warning", _SILENT)
-
-
-def _left_out(config: Config, run: Run, value: Value) -> bool:
+def _left_out(file: Config, value: Value) -> bool:
     """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
-    if not trainer_of(run.trainer).becomes_command_line or config.file(value.where.path).format not in (
-        "json",
-        "toml",
-    ):
+    if file.format not in ("json", "toml"):
         return False
     if isinstance(value.value, str):
         return value.value.strip().lower() in ("", "false")
     return isinstance(value.value, dict) or value.value == []
-
-
-def _abbreviated(shell: bool, run: Run, section: str, name: str, keys: Section) -> str | None:
-    """The one option that a name begins: argparse takes it for that."""
-    if section or not (trainer_of(run.trainer).becomes_command_line or shell):
-        return None
-    begun = [key for key in keys if key.startswith(name)]
-    return begun[0] if len(begun) == 1 else None
 
 
 def _outer(config: Config, schema: Schema) -> Iterator[Finding]:
@@ -127,92 +115,79 @@ def _outer(config: Config, schema: Schema) -> Iterator[Finding]:
         from difflib import get_close_matches
 
         slip = get_close_matches(name, sorted(known), 1, 0.7)
-        at = parent.strip("/")
+        one = Stray(value, name, parent.strip("/"))
         if slip:
-            yield _finding(config, schema, value, name, at, slip[0], at, "", "warning", _SILENT)
+            yield _finding(config, schema, one, slip[0], one.section)
         elif parent == "/config" and name in (schema.section("") or ()):
-            yield _finding(config, schema, value, name, "config", name, "", "", "warning", _SILENT)
+            yield _finding(config, schema, one, name, "")
 
 
-def _nearest(schema: Schema, run: Run, name: str, section: str, written: set[str]) -> tuple[str | None, str]:
+def _nearest(schema: Schema, run: Run, one: Stray, written: set[str]) -> tuple[str | None, str]:
     """The key that was probably meant, and its section; (None, "") when none is near."""
-    homes = [home for home in _homes(schema, section) if _keys(schema, run, home) is not None]
-    for home in homes:
-        if name in (_keys(schema, run, home) or ()):
-            return name, home
-    best: tuple[float, str, str] | None = None
-    for home in dict.fromkeys(
-        (section, *(() if section.count("*") and trainer_of(schema.trainer).has_processes else homes))
-    ):
-        for key in _keys(schema, run, home) or ():
-            score = likeness(name, key) - (0.0 if home == section else 0.25) - (0.05 if key in written else 0.0)
-            if score > 0.65 and (best is None or score > best[0]):
-                best = (score, key, home)
-    return (None, "") if best is None else (best[1], best[2])
-
-
-def _homes(schema: Schema, section: str) -> tuple[str, ...]:
-    """The sections that a key may have strayed from."""
     trainer = trainer_of(schema.trainer)
-    return trainer.dataset_sections if section and trainer.dataset_sections else trainer.sections
+    strayed = trainer.dataset_sections if one.section and trainer.dataset_sections else trainer.sections
+    homes = {home: keys for home in strayed if (keys := _keys(schema, run, home)) is not None}
+    for home, keys in homes.items():
+        if one.name in keys:
+            return one.name, home
+    own = {one.section: _keys(schema, run, one.section) or {}}
+    near = own if "*" in one.section and trainer.has_processes else own | homes
+    scored = [
+        (likeness(one.name, key) - 0.25 * (home != one.section) - 0.05 * (key in written), key, home)
+        for home, keys in near.items()
+        for key in keys
+    ]
+    score, nearest, home = max(scored, key=lambda found: found[0], default=(0.0, "", ""))
+    return (nearest, home) if score > 0.65 else (None, "")
 
 
 def _finding(
     config: Config,
     schema: Schema,
-    value: Value,
-    name: str,
-    section: str,
+    one: Stray,
     nearest: str | None,
     home: str,
-    decisive: str,
-    severity: Severity,
-    when: str,
+    *,
+    refused: bool = False,
+    decisive: str = "",
 ) -> Finding:
-    place = (
-        "in {section}" if section else "directly in the process" if trainer_of(schema.trainer).has_processes else ""
-    )
-    message = "{trainer} reads no key {key}" + (f" {place}" if place else "")
-    message += ", so it is silently ignored." if when == _SILENT else "."
-    if nearest is not None and home == section:
+    message = "{trainer} reads no key {key}"
+    if one.section:
+        message += " in {place}"
+    elif trainer_of(schema.trainer).has_processes:
+        message += " directly in the process"
+    message += "." if refused else ", so it is silently ignored."
+    if nearest is not None and home == one.section:
         message += " Did you mean {nearest}?"
     elif nearest is not None:
         message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
     return found(
-        key_where(config, value),
+        key_where(config, one.value),
         message + (" " + decisive if decisive else ""),
-        otherwise=when + " (keys as read by {table}).",
-        evidence=_evidence(config, schema, value, name, section, nearest if home == section else None, nearest),
-        severity=severity,
+        otherwise=(_STOPS if refused else _SILENT) + " (keys as read by {table}).",
+        evidence=_evidence(config, schema, one, nearest if home == one.section else None, nearest),
+        severity="error" if decisive or refused else "warning",
         trainer=schema.trainer,
-        key=name,
-        section=section.replace("/*", "[]"),
+        place=one.section.replace("/*", "[]"),
         home=home.replace("/*", "[]"),
-        nearest=nearest,
-        table=schema.named,
     )
 
 
-def _short(config: Config, schema: Schema, value: Value, name: str, section: str, whole: str) -> Finding:
+def _short(config: Config, schema: Schema, one: Stray, whole: str) -> Finding:
     return found(
-        key_where(config, value),
+        key_where(config, one.value),
         "{trainer} takes {key} as short for {nearest}. Write the whole name: with another option that begins so, the "
         "short one stops the trainer.",
         otherwise="Nothing happens today (keys as read by {table}).",
-        evidence=_evidence(config, schema, value, name, section, whole, whole),
+        evidence=_evidence(config, schema, one, whole, whole),
         severity="note",
         trainer=schema.trainer,
-        key=name,
-        nearest=whole,
-        table=schema.named,
     )
 
 
-def _evidence(
-    config: Config, schema: Schema, value: Value, name: str, section: str, new: str | None, nearest: str | None
-) -> dict[str, object]:
-    span = key_span(config, value)
-    evidence: dict[str, object] = {"key": name, "section": section, "nearest": nearest, "table": schema.named}
-    if span is not None and new is not None and new != name:
-        evidence |= {"start": span[0], "end": span[1], "old": name, "new": new}
+def _evidence(config: Config, schema: Schema, one: Stray, new: str | None, nearest: str | None) -> dict[str, object]:
+    span = key_span(config, one.value)
+    evidence: dict[str, object] = {"key": one.name, "section": one.section, "nearest": nearest, "table": schema.named}
+    if span is not None and new is not None and new != one.name:
+        evidence |= {"start": span[0], "end": span[1], "old": one.name, "new": new}
     return evidence

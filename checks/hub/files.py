@@ -56,10 +56,11 @@ def corrupt_cache_file(run: Run, hub: Hub) -> Iterator[Finding]:
     for repo in used(hub):
         bad = [f for f in repo.files if f.needed and f.state in DAMAGE]
         for file in bad[:SHOWN]:
+            state = "disguised" if file.state == "wrong-size" and file.detail else file.state
             yield of_repo(
                 run,
                 repo,
-                (CHANGED if file.changed else "{file} of {repo} is damaged: ") + DAMAGE[_damage(file)] + ".",
+                (CHANGED if file.changed else "{file} of {repo} is damaged: ") + DAMAGE[state] + ".",
                 "The run trains on it as it is. If you changed it on purpose, all is well."
                 if file.changed
                 else "The hub client uses it as it is, and downloading the model again does not replace it: "
@@ -241,10 +242,6 @@ def _source(repo: HubRepo) -> str:
     if repo.has_manifest:
         return "its list of files"
     return "the hub client's note of the download" if repo.is_folder else "the name of the blob"
-
-
-def _damage(file: HubFile) -> str:
-    return "disguised" if file.state == "wrong-size" and file.detail else file.state
 
 
 def folder_of(file: HubFile) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
+from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, prevents, rule
 from . import TRAINERS, trains
@@ -14,7 +15,6 @@ PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
 _EMPTY = "They are trained with an empty caption, after a warning among hundreds of lines."
-_MOST = 2000  # of a larger folder not every name is known
 
 
 @rule("KOH004", "error", "no-training-pictures", trainers=TRAINERS)
@@ -202,7 +202,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
                 continue
             if entry.kind == "denied":
                 raise Unestablished(f"{entry.path} could not be looked at")
-            if len(entry.children) < _MOST and not any(name.endswith(ending) for name in entry.children):
+            if len(entry.children) < MOST_CHILDREN and not any(name.endswith(ending) for name in entry.children):
                 empty.append(folder)
         if len(empty) == len(entries):
             yield found(

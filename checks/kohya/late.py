@@ -74,7 +74,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         entry = files.at(text)
         if entry is None or VARIABLE.search(text) or entry.kind == "denied":
             continue
-        missing = entry.kind in ("missing", "dangling") or option == "dataset_config"
+        missing = entry.is_gone or option == "dataset_config"
         if missing and PLACEHOLDER.search(text):
             message = "{text} is a placeholder: put in the real path, or leave --{option} out."
         elif missing:

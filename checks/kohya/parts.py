@@ -21,7 +21,6 @@ _NAMES = {
     "text_encoder_2": "the T5 text encoder",
     "vae": "the VAE",
 }
-_FOR_THIS = "--network_module is not given; for this model it is {expected}."
 _ENDINGS = (".safetensors", ".sft")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Of what has no record.
@@ -69,7 +68,7 @@ def missing_part_file(
             continue
         if entry.kind == "denied":
             hidden = entry.path
-        elif entry.kind in ("missing", "dangling", "folder"):
+        elif entry.is_gone or entry.kind == "folder":
             yield from _absent(run, part, text, entry.kind, component, system.os)
         elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(
@@ -150,31 +149,22 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
     expected = other if of_trainer is None else of_trainer.network_module
     module = run.setting("network_module")
-    evidence = {"pointer": run.pointer("network_module"), "new": expected}
+    where, evidence = run.where("network_module"), {"pointer": run.pointer("network_module"), "new": expected}
+    otherwise = "The run ends after the model was loaded and all was cached"
     if module is None:
+        toml = config.format == "toml"
         yield found(
-            run.where("network_module"),
-            ("--network_module is not given." if expected is None else _FOR_THIS)
-            + (ELSEWHERE if config.format == "toml" else ""),
-            otherwise="The run ends after the model was loaded and all was cached: AttributeError: 'NoneType' object "
-            "has no attribute 'startswith'.",
+            where,
+            "--network_module is not given"
+            + ("." if expected is None else "; for this model it is {new}.")
+            + (ELSEWHERE if toml else ""),
+            otherwise=otherwise + ": AttributeError: 'NoneType' object has no attribute 'startswith'.",
             evidence=evidence,
-            severity="warning" if config.format == "toml" else None,
-            expected=expected,
+            severity="warning" if toml else None,
         )
-    elif expected is not None and isinstance(module, str) and module != expected and _of_another(module):
-        yield found(
-            run.where("network_module"),
-            "{module} builds a LoRA for another model; for this one it is {expected}.",
-            otherwise="The run ends after the model was loaded and all was cached.",
-            evidence=evidence,
-            module=module,
-            expected=expected,
-        )
-
-
-def _of_another(module: str) -> bool:
-    return module == "networks.lora" or module.startswith("networks.lora_")
+    elif expected not in (None, module) and re.match(r"networks\.lora(_|$)", str(module)):
+        message = "{module} builds a LoRA for another model; for this one it is {new}."
+        yield found(where, message, otherwise=otherwise + ".", evidence=evidence, module=module)
 
 
 @rule("KOH016", "error", "script-of-another-model", trainers=TRAINERS)

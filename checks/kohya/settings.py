@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.families import family_of
@@ -98,7 +98,8 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
     if swapped <= 0 or part is None or of_trainer is None or not of_trainer.blocks:
         return
-    doubles, singles, layers = (_blocks(part.tensors, pattern) for pattern in _STACKS)
+    numbers = ({match[1] for name in part.tensors if (match := re.match(stack, name))} for stack in _STACKS)
+    doubles, singles, layers = map(len, numbers)
     if doubles and singles:
         most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
     elif layers:
@@ -108,10 +109,6 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     if swapped > most:
         why = "{key} is {swapped}; of this model at most {most} can be swapped (computed from its file)."
         yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=most)
-
-
-def _blocks(names: Collection[str], pattern: str) -> int:
-    return len({match.group(1) for name in names if (match := re.match(pattern, name))})
 
 
 def _changed_though_cached(run: Run) -> Iterator[Finding]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...doctor.families import family_of, loader_of
 from ...doctor.families.record import Family
 from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
 from ...doctor.model.trainer import RUNNER
+from ...doctor.model.weights import adapter_part
 from ...doctor.rules import Unestablished, prevents, rule
 from .contents import contents
 from .files import PROBLEMS
 
 _ENDS = "The run ends before anything is loaded."
-# How zdoctor's runner reads the names of an adapter: doctor/train/weights/training_adapter.py.
-_PREFIXES = ("diffusion_model.", "transformer.")
-_ENDINGS = {
-    **dict.fromkeys((".lora_A.weight", ".lora_A.default.weight", ".lora_down.weight"), "A"),
-    **dict.fromkeys((".lora_B.weight", ".lora_B.default.weight", ".lora_up.weight"), "B"),
-    ".alpha": "",
-}
 
 
 @rule("MDL005", "error", "adapter-layout-mismatch", trainers=("ai-toolkit", RUNNER))
@@ -136,29 +130,8 @@ def _merged_by_the_runner(run: Run, adapter: WeightFile, model: ModelFolder) -> 
         return
     if transformer is None or transformer.needed is None:
         raise Unestablished("the layers that the adapter is for are not known")
-    shapes = {name.removesuffix(".weight"): shape for name, shape in transformer.needed.items()}
-    parts: dict[str, dict[str, tuple[int, ...]]] = {}
-    message, example = "", ""
-    for name, tensor in adapter.tensors.items():
-        ending = next((ending for ending in _ENDINGS if name.endswith(ending)), None)
-        if ending is None:
-            message, example = "{path} is no LoRA that can be merged: {example} is no part of one.", name
-            break
-        prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
-        module = name.removeprefix(prefix).removesuffix(ending)
-        parts.setdefault(module, {})[_ENDINGS[ending]] = tensor.shape
-    else:
-        message = "" if parts else "The adapter {path} holds no tensor at all."
-        for example, held in parts.items():
-            shape, down, up = shapes.get(example, ()), held.get("A", ()), held.get("B", ())
-            if len(shape) != 2:
-                message = "The adapter {path} was made for another model: this one has no layer {example}."
-            elif len(down) != 2 or len(up) != 2:
-                message = "The adapter {path} is incomplete: {example} lacks one of its two matrices."
-            elif (up[0], down[1]) != shape or up[1] != down[0]:
-                message = "The adapter {path} was made for another model: {example} has another size in this one."
-            if message:
-                break
+    layers = {name.removesuffix(".weight"): shape for name, shape in transformer.needed.items()}
+    message, example = next(_misfits(adapter, layers), ("", ""))
     if message:
         yield found(
             run.where("adapter"),
@@ -168,3 +141,23 @@ def _merged_by_the_runner(run: Run, adapter: WeightFile, model: ModelFolder) -> 
             path=adapter.path,
             example=example,
         )
+
+
+def _misfits(adapter: WeightFile, layers: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+    """What is wrong with an adapter for these layers, each with the name that shows it."""
+    parts: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, tensor in adapter.tensors.items():
+        module, part = adapter_part(name)
+        if not part:
+            yield "{path} is no LoRA that can be merged: {example} is no part of one.", name
+        parts.setdefault(module, {})[part] = tensor.shape
+    if not parts:
+        yield "The adapter {path} holds no tensor at all.", ""
+    for module, held in parts.items():
+        shape, down, up = layers.get(module, ()), held.get("A", ()), held.get("B", ())
+        if len(shape) != 2:
+            yield "The adapter {path} was made for another model: this one has no layer {example}.", module
+        elif len(down) != 2 or len(up) != 2:
+            yield "The adapter {path} is incomplete: {example} lacks one of its two matrices.", module
+        elif (up[0], down[1]) != shape or up[1] != down[0]:
+            yield "The adapter {path} was made for another model: {example} has another size in this one.", module

@@ -62,7 +62,8 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
         )
         return
     entries = [key for key in run.settings if key.startswith("datasets/") and key.count("/") == 1]
-    active = [key for key in entries if isinstance(run.setting(key), dict) and not _off(run, key)]
+    off = [key for key in entries if run.setting(f"{key}/disabled") or run.setting(f"{key}/disable")]
+    active = [key for key in entries if isinstance(run.setting(key), dict) and key not in off]
     for key in entries:
         if not isinstance(run.setting(key), dict):
             yield bad(run, key, "{key} is {value!r}, which is no dataset.", LATE)
@@ -95,10 +96,6 @@ def _absent(run: Run) -> Iterator[Finding]:
         name=name,
         when=LATE,
     )
-
-
-def _off(run: Run, key: str) -> bool:
-    return bool(run.setting(f"{key}/disabled") or run.setting(f"{key}/disable"))
 
 
 def _kind(run: Run, key: str) -> str:

@@ -5,8 +5,7 @@ Of an extraction that was cut short the finished files stay, in a part folder be
 
 from .actions.errors import ApplyError, Busy, StalePlan, UndoRefused
 from .actions.journal import Entry
-from .diff import diff
-from .steps import describe
+from .steps import describe, diff
 from .transaction import Applied, Binding, apply, bind
 from .undo import history, recover, undo
 

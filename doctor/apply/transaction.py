@@ -17,10 +17,8 @@ from .actions.edit import is_text_sized
 from .actions.errors import ApplyError, StalePlan, clause
 from .actions.journal import Journal, locked, unfinished
 from .actions.paths import Key, at, key_of, place
-from .precheck import precheck
-from .steps import KINDS, describe, ordered
-from .steps.locks import hold
-from .steps.needs import Work
+from .steps import KINDS, describe, ordered, precheck
+from .steps.needs import Work, hold
 from .undo import recover_locked, roll_back
 
 Binding = Mapping[str, Key | None]
@@ -35,7 +33,6 @@ class Applied:
     """
 
     id: str
-    what: tuple[str, ...]
     copied: int
     adopted: int = 0
     unverified: int = 0
@@ -46,28 +43,21 @@ def bind(plan: Plan) -> Binding:
     seen: dict[str, Key | None] = {}
     for step in plan.steps:
         path = place(step)
-        seen[str(path)] = _key_at(path)
+        seen[str(path)] = _key_at(path, text=isinstance(step, SetValue | ReplaceText | WriteText))
         for source in map(at, step.sources):
             seen[str(source)] = _key_behind(source)
-        if isinstance(step, SetValue | ReplaceText | WriteText):
-            seen[str(path)] = _text_key(path)
     return seen
 
 
-def _text_key(path: Path) -> Key | None:
-    """The hash of a text, of anything else what lstat tells: a pipe would never end, nor a file of 50 GB."""
-    try:
-        return ("text", of_bytes(path.read_bytes()), None, None) if is_text_sized(path) else _key_at(path)
-    except OSError:
-        return _key_at(path)
+def _key_at(path: Path, *, text: bool) -> Key | None:
+    """The hash of a text, of anything else what lstat tells: a pipe would never end, nor a file of 50 GB.
 
-
-def _key_at(path: Path) -> Key | None:
-    """The key of what is there; a path that the system refuses to look at is refused when the plan is carried out."""
+    A path that the system refuses to look at is refused when the plan is carried out.
+    """
     try:
-        return key_of(path)
+        return ("text", of_bytes(path.read_bytes())) if text and is_text_sized(path) else key_of(path)
     except OSError as error:
-        return ("refused", 0, 0, error.strerror)
+        return ("refused", error.strerror)
 
 
 def _key_behind(path: Path) -> Key | None:
@@ -97,7 +87,7 @@ def apply(
     """
     groups = ordered(plan)
     if not groups:
-        return Applied("", (), 0)
+        return Applied("", 0)
     with locked(state), ExitStack() as held:
         recover_locked(state)
         stuck = unfinished(state)
@@ -131,12 +121,9 @@ def apply(
                 raise
             after = "Everything is as before." if not left else f"Not taken back: {'; '.join(left)}."
             raise ApplyError(f"{clause(error)}. {after}{kept}") from error
-        return Applied(journal.id, what, meter.done, meter.adopted, _unverified(plan))
-
-
-def _unverified(plan: Plan) -> int:
-    extractions = [step for step in plan.steps if isinstance(step, ExtractFiles)]
-    return sum(item.digest is None for step in extractions for item in step.items)
+        extractions = [step for step in plan.steps if isinstance(step, ExtractFiles)]
+        unverified = sum(item.digest is None for step in extractions for item in step.items)
+        return Applied(journal.id, meter.done, meter.adopted, unverified)
 
 
 def _require_unchanged(plan: Plan, binding: Binding) -> None:

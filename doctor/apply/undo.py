@@ -55,7 +55,7 @@ def _kept(journal: Journal) -> list[str]:
     """What outlives the rollback, in words."""
     parts = [kept_in(Path(record["path"])) for record in journal.actions if record.get("kept")]
     parts += [_salvaged(Path(record["salvage"]["to"])) for record in journal.actions if record.get("salvage")]
-    return [text for text in parts if text is not None]
+    return list(filter(None, parts))
 
 
 def _salvaged(partial: Path) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ...reports import cache as cache_report
+from ...reports import cache_json, terminal
 from ..errors import UserError, not_cached
 from ..examine.engine import cures, examine
 from ..model import Facts, Report
@@ -91,8 +93,6 @@ def run(options: argparse.Namespace) -> int:
         return _fix(options)
     found = inventory(options.repo, deep=options.deep, progress=console.reading() if options.deep else None)
     if options.format == "json":
-        from ...reports import cache_json
-
         console.emit(cache_json.render(found))
     else:
         _show(found)
@@ -100,8 +100,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fix(options: argparse.Namespace) -> int:
-    from ...reports import terminal
-
     reading = console.reading() if options.deep else None
     mended = repair(
         options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading
@@ -120,6 +118,4 @@ def _fix(options: argparse.Namespace) -> int:
 
 
 def _show(found: Inventory) -> None:
-    from ...reports import cache as report
-
-    console.show(report.lines(found))
+    console.show(cache_report.lines(found))

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import state
+from ..configs.reading import text_of
 from ..errors import UserError
+from ..rules import all_rules
+from ..trainers import named, names
+from ..trainers.read import recognise
 
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 
@@ -19,8 +23,6 @@ def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's 
 
 
 def trainer_argument(parser: argparse.ArgumentParser) -> None:
-    from ..trainers import names
-
     parser.add_argument(
         "--trainer",
         metavar="NAME",
@@ -31,11 +33,7 @@ def trainer_argument(parser: argparse.ArgumentParser) -> None:
 
 def _trainer(word: str) -> str:
     """The trainer that is meant, of those that plug-ins bring, too. Raises ArgumentTypeError."""
-    from ..trainers import named, names
-
     if named(word) is None:
-        from ..rules import all_rules
-
         all_rules()  # which makes known what plug-ins bring
     found = named(word)
     if found is None:
@@ -65,8 +63,8 @@ def deep_argument(parser: argparse.ArgumentParser) -> None:
 
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
     """What check and fix both take, by the names that `examined` gives it."""
-    names = ("machine", "deep", "trainer", "trainer_source")
-    return {"selected": options.select, **{name: getattr(options, name) for name in names}}
+    alike = ("machine", "deep", "trainer", "trainer_source")
+    return {"selected": options.select, **{name: getattr(options, name) for name in alike}}
 
 
 def comma_separated(text: str) -> list[str]:
@@ -104,9 +102,6 @@ def _is_ai_toolkit(file: Path) -> bool:
 
 def config_in(command: Sequence[str]) -> str | None:
     """The word of a command that names a config which zdoctor reads."""
-    from ..configs.reading import text_of
-    from ..trainers.read import recognise
-
     for word in command[1:]:
         name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
         path = Path(name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ..configs.edit import apply_edits
 from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
 from .check import check
@@ -104,8 +105,6 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
 
 def _on_cpu(config: Path) -> Path:
     """A second config for the processor: an edit of the first would stand in the way of undo."""
-    from ..configs.edit import apply_edits
-
     text = config.read_text(encoding="utf-8")
     made = config.with_name(f"{config.stem}_cpu{config.suffix}")
     made.write_text(apply_edits(text, [SetValue(config.name, "/config/process/0/device", "cpu")]), encoding="utf-8")

@@ -87,7 +87,7 @@ def world_of(
         raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
         raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
-    if to_repair and world.live is None:
+    if to_repair and world.beside is None:
         raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
     return world
 

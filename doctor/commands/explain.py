@@ -9,17 +9,18 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...reports import crash as report
+from ...reports.terminal import Line
+from ..crash import compare, explain
 from ..errors import UserError
+from ..model.crashes import Explanation, Signature
 from ..model.shell import quoted
+from ..rules import all_repairs, all_rules
+from ..rules.selection import select
 from . import console
 from .config_argument import config_argument, config_in
 from .examined import examined
-
-if TYPE_CHECKING:
-    from ...reports.terminal import Line
-    from ..model.crashes import Explanation
 
 MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
 INCOMPLETE = 3
@@ -41,9 +42,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rule(word: str) -> int:
-    from ..rules import all_repairs, all_rules
-    from ..rules.selection import select
-
     if Path(word).is_dir():
         raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")
     if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
@@ -78,9 +76,6 @@ def _log(options: argparse.Namespace) -> int:
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
     console.show(lines)
     if options.diff is not None:
-        from ...reports import crash as report
-        from ..crash import compare
-
         seen = compare(decode(read(options.diff)), log)
         console.emit(f"\nBeside {options.diff}, which worked:\n\n")
         console.show(report.comparison_lines(seen))
@@ -92,11 +87,6 @@ def explained(log: str, config: str | None, *, part: bool = False) -> tuple[Expl
 
     `part` tells that `log` is only the end of one.
     """
-    from ...reports import crash as report
-    from ..crash import explain
-    from ..model.crashes import Signature
-    from ..rules import all_rules
-
     rules = {rule.id: rule for rule in all_rules()}
     signatures = [Signature(rule.id, *pair, rule.trainers) for rule in rules.values() for pair in rule.prevents]
     told = explain(log, signatures)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from ...reports import terminal, words
 from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
@@ -30,8 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ...reports import terminal, words
-
     config = named_or_found(options.config)
     if "asked" in options.allow and not options.select:
         raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")

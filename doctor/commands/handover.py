@@ -1,7 +1,9 @@
-"""From an examination to the runner: whether training may start, and the paths that it is given."""
+"""From an examination to the runner: whether training may start, in how many processes, and the paths it is given."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError
 from ..examine.examination import Examination
 from ..examine.trainable import written_twice
-from ..model import ModelFolder, Unknown
+from ..model import Memory, ModelFolder, Unknown
+from ..model.cards import sharing, visible
+from ..model.run import Run
+from ..probe.live import LiveWorld
 
 if TYPE_CHECKING:
     from ..train import TrainResult
@@ -31,10 +36,7 @@ def not_green(seen: Examination, known: Container[str] = ()) -> str:
     return "; ".join(f"{o.rule} is not known ({o.reason})" for o in report.unknown if o.rule in serious)
 
 
-def hand_over(
-    seen: Examination,
-    **how: Any,
-) -> TrainResult:
+def hand_over(seen: Examination, **how: Any) -> TrainResult:
     """Hand a green examination `as_runner` to the runner: every path resolved, nothing looked up again.
 
     `how` is the rest of the runner's Job.
@@ -92,3 +94,54 @@ def _places(model: ModelFolder) -> dict[str, Path]:
         for name, part in model.components.items()
         if name != "transformer" and part.problem is None
     }
+
+
+def _predicted(seen: Examination) -> list[Memory]:
+    return [facts.memory for facts in seen.facts if isinstance(facts.memory, Memory)]
+
+
+def too_large(seen: Examination, count: int) -> frozenset[str]:
+    """The rule that says so of a base that one card cannot hold and `count` processes share out; else none."""
+    known = _predicted(seen)
+    tight = [memory for memory in known if memory.peak.total + memory.margin > memory.free]
+    shared = tight and all(memory.only_fits_sharded(min(count, memory.cards)) for memory in tight)
+    return frozenset({"MEM001"} if shared and count > 1 else ())
+
+
+def process_count(seen: Examination) -> int:
+    """One for each card that can take part, where the runs ask for "cuda"; else one."""
+    runs = seen.reading.runs
+    if not runs or not all(one.device == "cuda" for one in runs) or "RANK" in os.environ:
+        return 1
+    gpus = LiveWorld().gpus()
+    seen_by_cuda = gpus if isinstance(gpus, Unknown) else visible(gpus, os.environ)
+    cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
+    # the first of the cards has room for it, and not each of them
+    if cards > 1 and (full := next((memory for memory in _predicted(seen) if not memory.fits_all()), None)):
+        print(
+            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
+            f"run takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; "
+            "CUDA_VISIBLE_DEVICES chooses the cards.",
+            file=sys.stderr,
+        )
+        return 1
+    samples = min(map(_samples, runs))
+    if samples < cards:
+        print(
+            f"zdoctor: batch_size x gradient_accumulation is {samples}, so of {cards} cards only {samples} can share "
+            f"a step. With gradient_accumulation: {cards} all would (each step would see more pictures).",
+            file=sys.stderr,
+        )
+    return max(1, min(cards, samples))
+
+
+def _samples(one: Run) -> int:
+    return one.recipe.batch_size * one.recipe.gradient_accumulation
+
+
+def refuse_small_batch(one: Run, count: int) -> None:
+    if _samples(one) < count:
+        raise UserError(
+            f"batch_size x gradient_accumulation is {_samples(one)}, which {count} processes cannot share.",
+            f"Set gradient_accumulation: {count}, or start with --processes {_samples(one)}.",
+        )

@@ -9,7 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...reports import json as json_report
+from ...reports import terminal
 from ..configs.python_tree import Unparsable, parsed
+from ..crash.explain import explain
 from ..errors import UserError
 from ..examine.config_file import load
 from ..examine.examination import examine_config
@@ -38,15 +41,11 @@ def run(options: argparse.Namespace) -> int:
     """The exit code: 1 when something is not trained, 3 when the deadline ended the step."""
     report, step = probe(options.target, batch=options.batch, deadline=options.timeout)
     if options.format == "json":
-        from ...reports import json as json_report
-
         measured = None if isinstance(step, Unknown) else asdict(step)
         if measured is not None and not math.isfinite(measured["loss"] or 0.0):
             measured["loss"] = str(measured["loss"])  # JSON has no word for it
         text = json_report.dumps({**json_report.as_data(report), "microstep": measured})
     else:
-        from ...reports import terminal
-
         color = options.output is None and console.color()
         text = terminal.paint(terminal.lines(report), color, console.width())
         text += "" if isinstance(step, Unknown) else f"{_measured(step)}\n"
@@ -97,8 +96,6 @@ def _explained(tried: Tried, script: Path) -> MicroStep | Unknown:
     step = tried.step
     if isinstance(step, Unknown) or not step.failed:
         return step
-    from ..crash.explain import explain
-
     told = explain(tried.trace, ())
     frames = told.failure.frames if told.failure is not None else ()
     lines = [frame.line for frame in frames if Path(frame.file).name == script.name]

@@ -10,23 +10,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...reports import terminal
+from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError
 from ..files import fingerprints
-from ..model import Report
 from ..model.shell import quoted
 from ..state import state_folder
+from ..trainers.read import recognise
 from . import console
+from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
 from .config_argument import config_in
 from .examined import examined
 from .explain import decode, explained
 from .fix import fix
 from .repair import recover
-
-if TYPE_CHECKING:
-    from ...reports.terminal import Line
-    from .child_process import Ended
 
 MOST_RESTARTS = 3
 MOST_LOGS = 20
@@ -65,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
         if written is not None:  # a repair may have changed the words
             command = shlex.split(Path(written).read_text(encoding="utf-8"))
         ended = _started(command)
-        _say_end(ended, log := _kept(ended))
+        log = _kept(ended)
+        how = "was stopped" if ended.stopped else f"ended with exit code {ended.code}" if ended.code else "ended well"
+        _say(f"the command {how}.{f' Its output is kept in {log}' if log else ''}")
         if ended.code == 0 and not ended.stopped:
             _look_again(ended, config)
         if ended.code == 0 or ended.stopped:
@@ -86,8 +86,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _command_file(command: Sequence[str]) -> str | None:
     """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    from ..trainers.read import recognise
-
     text = shlex.join(command) + "\n"
     if recognise(text, "shell") is None:
         return None
@@ -106,18 +104,13 @@ def _checked(config: str, tried: set[str] | None) -> bool:
     if report.errors and tried is not None and _healed(config, (), tried):
         report = examined(config).report
     if not report.errors:
-        _say(f"{config}: no error found{_lesser(report)}.")
+        count = len(report.findings)
+        lesser = f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
+        _say(f"{config}: no error found{lesser}.")
         return True
-    from ...reports import terminal
-
     _show(terminal.lines(report))
     _say("not started, because it would fail.")
     return False
-
-
-def _lesser(report: Report) -> str:
-    count = len(report.findings)
-    return f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
 
 
 def _plan(config: str, rules: Sequence[str]) -> set[str]:
@@ -141,8 +134,6 @@ def _healed(config: str, rules: Sequence[str], tried: set[str]) -> bool:
 
 
 def _started(command: Sequence[str]) -> Ended:
-    from .child_process import NOT_FOUND, NOT_STARTED, stream
-
     sys.stdout.flush()
     try:
         return stream(command)
@@ -171,8 +162,6 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    from ..crash.failures import SAID
-
     told, lines = explained(decode(ended.tail), config)
     if told.failure is not None and told.failure.type == SAID:
         _say("but its output holds something to look at:")
@@ -193,20 +182,12 @@ def _kept(ended: Ended) -> str | None:
     return str(folder / name)
 
 
-def _say_end(ended: Ended, log: str | None) -> None:
-    how = "ended well" if ended.code == 0 else f"ended with exit code {ended.code}"
-    kept = f" Its output is kept in {log}" if log else ""
-    _say(f"the command {'was stopped' if ended.stopped else how}.{kept}")
-
-
 def _say(text: str) -> None:
     print(f"zdoctor: {text}", file=sys.stderr, flush=True)
 
 
-def _show(lines: Iterable[Line]) -> None:
+def _show(lines: Iterable[terminal.Line]) -> None:
     """To standard error: standard output is the command's."""
-    from ...reports.terminal import paint
-
     color = not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)
     with suppress(OSError):
-        print(paint(lines, color, console.width()), file=sys.stderr, flush=True)
+        print(terminal.paint(lines, color, console.width()), file=sys.stderr, flush=True)

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from ..errors import UserError, printable
 from ..model import Schema
+from ..schema.checkouts import NoCheckout, mine, recognised
+from ..schema.editor import editor_schema
+from ..schema.tables import as_json, shipped
+from ..trainers import names as of_trainers
+from ..trainers import trainer_called
 from . import console
 from .examined import existing_folder
 
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    from ..trainers import names as of_trainers
-    from ..trainers import trainer_called
-
     names = (*of_trainers(), "mine")
     made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
     made.add_argument(
@@ -31,13 +33,8 @@ def run(options: argparse.Namespace) -> int:
         if options.checkout is None:
             raise UserError("no checkout was named.", "zdoctor schema mine path/to/ai-toolkit")
         schema = _mined(options.checkout, None)
-        from ..schema.tables import as_json
-
         made = as_json(schema)
     else:
-        from ..schema.editor import editor_schema
-        from ..schema.tables import shipped
-
         known = _mined(options.checkout, options.what) if options.checkout is not None else shipped(options.what)
         assert known is not None  # every name has a table; a test holds that
         made = editor_schema(known)
@@ -46,8 +43,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:
-    from ..schema.checkouts import NoCheckout, mine, recognised
-
     found = recognised(existing_folder(folder))
     if trainer is not None and found is not None and found != trainer:
         raise UserError(f"{folder} is a checkout of {found}, not of {trainer}.")

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from ...reports import terminal
 from .. import state
 from ..errors import INTERRUPTED, UserError, printable
 from ..examine.examination import Examination
@@ -22,8 +23,7 @@ from ..train.settings.refuse import refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
 from .examined import examined
-from .handover import hand_over, not_green
-from .process_count import process_count, refuse_small_batch, too_large
+from .handover import hand_over, not_green, process_count, refuse_small_batch, too_large
 from .repair import recover
 
 if TYPE_CHECKING:
@@ -67,14 +67,12 @@ def run(options: argparse.Namespace) -> int:
         for note in accelerated.notes(os.environ):
             print(f"zdoctor: {note}", file=sys.stderr)
     options.shard |= accelerated.sharded(os.environ)
-    several = int(os.environ.get("WORLD_SIZE") or 1) > 1
-    if several:
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         return _one_of_several(options, config)
     seen = examined(config, trainer=options.trainer, as_runner=True)
     state.remember(config)
     count = options.processes or process_count(seen)
-    why = not_green(seen, too_large(seen, count))
-    if why:
+    if why := not_green(seen, too_large(seen, count)):
         return _not_training(seen, why)
     if options.shard and count == 1:
         raise UserError(
@@ -133,7 +131,9 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
         try:
             seen = examined(config, trainer=options.trainer, as_runner=True)
             shared = too_large(seen, int(os.environ["WORLD_SIZE"]))
-            said = _not_green_lines(seen, shared)
+            errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in shared]
+            why = not_green(seen, shared)
+            said = errors or ([f"{why}."] if why else [])
             options.shard |= bool(shared)
         except UserError as error:
             said = [str(error)]
@@ -196,8 +196,6 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 
 
 def _not_training(seen: Examination, why: str) -> int:
-    from ...reports import terminal
-
     console.show(terminal.lines(seen.report))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
     runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
@@ -230,12 +228,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _not_green_lines(seen: Examination, known: frozenset[str]) -> list[str]:
-    why = not_green(seen, known)
-    errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in known]
-    return errors or ([f"{why}."] if why else [])
-
-
 def train(
     config: str,
     *,
@@ -250,8 +242,7 @@ def train(
     Raises UserError with what is not green.
     """
     seen = examined(config, trainer=trainer, as_runner=True)
-    why = not_green(seen)
-    if why:
+    if why := not_green(seen):
         raise UserError(
             f"{config} is not green: {why}",
             f"{seen.report.typed('check')} shows it, {seen.report.typed('fix')} repairs.",

@@ -271,9 +271,8 @@ class _Reader:
             drive = self.shell == "bash" and re.match(r"[A-Za-z]:\\", self.text[start : start + 3])
             self.index += 1 if drive else 1 + len(following)
             return self.escape if drive else following
-        if made := self.variable(at):
-            self.index, value = made
-            return value
+        if found := self.take(_VARIABLE[self.shell]):
+            return self.value(found)
         self.index += 1
         return self.text[at]
 
@@ -295,10 +294,9 @@ class _Reader:
 
     def quoted(self, quote: str) -> str:
         """The text inside quotes."""
-        found = _QUOTED[self.shell][quote].match(self.text, self.index)
+        found = self.take(_QUOTED[self.shell][quote])
         if found is None:
             raise Unreadable(f"the quote {quote} opened here is not closed", self.index)
-        self.index = found.end()
         if quote == "'":
             return found[1].replace("''", "'") if self.shell == "powershell" else found[1]
         return _SOFT[self.shell].sub(self.filled, found[1])
@@ -307,12 +305,8 @@ class _Reader:
         """What an escaped character or a variable inside quotes stands for."""
         if escaped := found[1]:
             return "" if self.shell == "bash" and escaped in "\r\n" else escaped
-        return self.known.get(next(filter(None, found.groups())), found[0])
+        return self.value(found)
 
-    def variable(self, index: int) -> tuple[int, str] | None:
-        """Where a variable's name ends, and its value: as it is written when nobody sets it."""
-        found = _VARIABLE[self.shell].match(self.text, index)
-        if found is None:
-            return None
-        name = next(group for group in found.groups() if group)
-        return found.end(), self.known.get(name, found.group())
+    def value(self, found: re.Match[str]) -> str:
+        """The value of a variable: as it is written when nobody sets it."""
+        return self.known.get(next(filter(None, found.groups())), found[0])

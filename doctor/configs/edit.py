@@ -5,7 +5,7 @@ The result is parsed again, and its tree must be the old one with exactly the de
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +13,8 @@ from typing import Any
 from ..model import Problem, ReplaceText, SetValue
 from ..model.record import replace
 from .literals import EditError, assigned, key_text, literal, plain_text
-from .node import Node, escaped
+from .node import Node, escaped, parse
 from .text import Expanded, Lines, format_of, newline_of
-from .tree import parse
 
 __all__ = ["EditError", "apply_edits"]
 
@@ -129,15 +128,7 @@ def _count(node: Node) -> int:
 
 def _same(one: Any, other: Any) -> bool:
     """Equal in type too: 1, 1.0 and true are three things."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and math.isnan(one):
-        return math.isnan(other)
-    return bool(one == other)
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _set(text: str, edit: SetValue, format: str) -> str:

@@ -7,9 +7,8 @@ import math
 import re
 from typing import Any
 
-from .node import Node
+from .node import Node, parse
 from .text import Expanded, Lines
-from .tree import parse
 
 _PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")
 _UNPRINTABLE = re.compile("[^\t\x20-\x7e\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")

@@ -110,9 +110,8 @@ def imports(tree: ast.AST) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                known[alias.asname or alias.name.split(".")[0]] = (
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
+                first = alias.name.split(".")[0]
+                known[alias.asname or first] = alias.name if alias.asname else first
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
     for node in ast.walk(tree):

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from ..model import Config, Problem, Run, Value, Where
 from ..model.record import dataclass, replace
-from .node import MOST_VALUES, TOO_MANY, Node, escaped
+from .node import MOST_VALUES, TOO_MANY, Node, escaped, parse
 from .text import Expanded, Lines, expand, format_of
-from .tree import parse
 
 MOST_RUNS = 32
 LARGEST = 500_000

@@ -27,14 +27,11 @@ def parse_toml(source: Expanded) -> Node:
     try:
         value = tomlkit.parse(text).unwrap()
     except ParseError as error:
-        raise Unreadable(_said(error), _place(text, error)) from None
+        said = str(error).partition(" at line ")[0].replace("'\\x00'", "the end of the file")
+        raise Unreadable(said, _place(text, error)) from None
     except (TOMLKitError, ValueError, OverflowError) as error:
         raise Unreadable(str(error), 0) from None
     return _Places(text).tree(value)
-
-
-def _said(error: ParseError) -> str:
-    return str(error).partition(" at line ")[0].replace("'\\x00'", "the end of the file")
 
 
 def _place(text: str, error: ParseError) -> int:

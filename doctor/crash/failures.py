@@ -29,39 +29,35 @@ _ENDS = (
     (
         "Killed",
         ("illed", "SIGKILL", "xit", "9/KILL", "oom", "OOM"),
-        re.compile(
-            rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL"
-            rf"|result 'oom-kill'"
-            r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer"
-            r"|oom-kill:constraint="
-            r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$"
-        ),
+        rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
+        r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer|oom-kill:constraint="
+        r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$",
     ),
     (
         "OutOfRam",
         ("more memory than is available", "all available RAM"),
-        re.compile(r"Your notebook tried to allocate more memory than is available|after using all available RAM"),
+        r"Your notebook tried to allocate more memory than is available|after using all available RAM",
     ),
     (
         "SegmentationFault",
         ("egmentation", "SIGSEGV", "xit"),
-        re.compile(rf"Segmentation fault|segfault at |SIGSEGV|{_code(139, -11)}"),
+        rf"Segmentation fault|segfault at |SIGSEGV|{_code(139, -11)}",
     ),
-    ("BusError", ("Bus error", "SIGBUS", "xit"), re.compile(rf"\bBus error\b|SIGBUS|{_code(135, -7)}")),
-    ("Aborted", ("Abort", "SIGABRT", "xit"), re.compile(rf"^Aborted\b|SIGABRT|{_code(134, -6)}")),
+    ("BusError", ("Bus error", "SIGBUS", "xit"), rf"\bBus error\b|SIGBUS|{_code(135, -7)}"),
+    ("Aborted", ("Abort", "SIGABRT", "xit"), rf"^Aborted\b|SIGABRT|{_code(134, -6)}"),
     (
         "IllegalInstruction",
         ("llegal instruction", "SIGILL", "xit", "3221225501", "-1073741795"),
-        re.compile(rf"^Illegal instruction\b|SIGILL|{_code(132, -4, 3221225501, -1073741795)}"),
+        rf"^Illegal instruction\b|SIGILL|{_code(132, -4, 3221225501, -1073741795)}",
     ),
     (
         "AccessViolation",
         ("3221225477", "1073741819", "0xC0000005", "0xc0000005", "access violation"),
-        re.compile(r"\b3221225477\b|-1073741819\b|0x[cC]0000005\b|^Windows fatal exception: access violation"),
+        r"\b3221225477\b|-1073741819\b|0x[cC]0000005\b|^Windows fatal exception: access violation",
     ),
-    ("StackOverflow", ("3221225725", "1073741571"), re.compile(r"\b3221225725\b|-1073741571\b")),
-    ("MissingLibrary", ("3221225781", "1073741515"), re.compile(r"\b3221225781\b|-1073741515\b")),
-    ("Interrupted", ("^C",), re.compile(r"^\^C\s*$")),
+    ("StackOverflow", ("3221225725", "1073741571"), r"\b3221225725\b|-1073741571\b"),
+    ("MissingLibrary", ("3221225781", "1073741515"), r"\b3221225781\b|-1073741515\b"),
+    ("Interrupted", ("^C",), r"^\^C\s*$"),
 )
 _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
@@ -103,7 +99,7 @@ def _endings(lines: Sequence[str]) -> Iterator[Failure]:
     log = _Log(lines)
     for name, words, pattern in _ENDS:
         for at in log.holding(*words):
-            if pattern.search(lines[at]):
+            if re.search(pattern, lines[at]):
                 yield Failure(name, lines[at].strip(), (), at + 1)
     for at in log.holding("error: "):
         if (refused := _ARGPARSE.match(lines[at])) is not None:

@@ -205,39 +205,19 @@ def record(folder: Path, data: Path) -> tuple[Path, tuple[str, ...]]:
     if not _refuses_writes(data):
         mounts.append({"point": str(data), "filesystem": "ext4", "refusal": "read-only file system"})
         shown.append("a dataset folder that refuses writes (you are root, whom file modes do not stop)")
+    card = {"name": "NVIDIA RTX A6000", "memory_total": 48 << 30, "memory_free": free}
+    disk = {"path": str(folder / "hf"), "kind": "hdd", "filesystem": "ext4", "latency": 0.013}
+    source = "recorded: a fragmented hard disk, at the scale of the tiny model"
+    recorded = {
+        "schema": "zdoctor.machine/1",
+        "about": "the demo's recorded parts, the rest is this machine",
+        "live": True,
+        "mounts": mounts,
+        "gpus": [{**card, "capability": [8, 6], "driver": "580.65"}],
+        "speeds": [{**disk, "low": 45e3, "high": 130e3, "source": source}],
+    }
     machine = folder / "machine.json"
-    machine.write_text(
-        json.dumps(
-            {
-                "schema": "zdoctor.machine/1",
-                "about": "the demo's recorded parts, the rest is this machine",
-                "live": True,
-                "mounts": mounts,
-                "gpus": [
-                    {
-                        "name": "NVIDIA RTX A6000",
-                        "memory_total": 48 << 30,
-                        "memory_free": free,
-                        "capability": [8, 6],
-                        "driver": "580.65",
-                    }
-                ],
-                "speeds": [
-                    {
-                        "path": str(folder / "hf"),
-                        "kind": "hdd",
-                        "filesystem": "ext4",
-                        "latency": 0.013,
-                        "low": 45e3,
-                        "high": 130e3,
-                        "source": "recorded: a fragmented hard disk, at the scale of the tiny model",
-                    }
-                ],
-            },
-            indent=1,
-        ),
-        encoding="utf-8",
-    )
+    machine.write_text(json.dumps(recorded, indent=1), encoding="utf-8")
     return machine, tuple(shown)
 
 

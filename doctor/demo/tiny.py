@@ -59,6 +59,7 @@ def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
     where the `train` extra is missing, OSError where the folder cannot be written.
     """
     import torch
+    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 
     folder.mkdir(parents=True, exist_ok=True)
     with torch.random.fork_rng(devices=[]):
@@ -66,7 +67,8 @@ def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
         _transformer(folder / "transformer")
         _vae(folder / "vae")
         _text_encoder(folder / "text_encoder", vocabulary=_tokenizer(folder / "tokenizer"))
-    _scheduler(folder / "scheduler")
+    scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False)
+    scheduler.save_pretrained(str(folder / "scheduler"))
     index = {
         "_class_name": "ZImagePipeline",
         "_diffusers_version": version("diffusers"),
@@ -192,11 +194,3 @@ def _tokenizer(folder: Path) -> int:
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(str(folder))
     return len(tokenizer)
-
-
-def _scheduler(folder: Path) -> None:
-    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
-
-    FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False).save_pretrained(
-        str(folder)
-    )

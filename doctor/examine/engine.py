@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, TrainingEffect, Unknown, Where
+from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
 from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
 
-TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 T = TypeVar("T")
 
 
@@ -71,8 +71,8 @@ def merge(reports: Sequence[Report]) -> Report:
         for finding in report.findings:
             findings.setdefault((finding.rule, finding.text(), finding.where), finding)
     failed = {f.rule for f in findings.values()}
-    crashed = _unique(o for r in reports for o in r.crashed)
-    unknown = _unique(o for r in reports for o in r.unknown)
+    crashed = tuple(dict.fromkeys(o for r in reports for o in r.crashed))
+    unknown = tuple(dict.fromkeys(o for r in reports for o in r.unknown))
     unclear = failed | {o.rule for o in (*crashed, *unknown)}
     passed = dict.fromkeys(id for r in reports for id in r.passed if id not in unclear)
     return replace(
@@ -91,25 +91,17 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
     shown: list[Fix] = []
     taken: set[object] = set()
     for finding in report.findings:
-        decisions = [f for f in finding.fixes if f.steps and f.safety == "ask"]
-        ready = [
-            f
-            for f in finding.fixes
-            if f.steps
-            and (f.safety == "safe" or (asked and decisions == [f]))
-            and TRAINING_EFFECTS.index(f.training_effect) <= widest
-        ]
+        doable = [f for f in finding.fixes if f.steps]
+        decisions = [f for f in doable if f.safety == "ask"]
+        wanted = [f for f in doable if f.safety == "safe" or (asked and decisions == [f])]
+        ready = [f for f in wanted if TRAINING_EFFECTS.index(f.training_effect) <= widest]
         if not ready:
             shown.extend(f for f in finding.fixes if f not in shown)
             continue
-        if any(f in chosen for f in ready):
-            continue
-        for fix in ready:
-            targets = {step.written for step in fix.steps}
-            if targets.isdisjoint(taken):
-                chosen.append(fix)
-                taken |= targets
-                break
+        free = (f for f in ready if taken.isdisjoint(step.written for step in f.steps))
+        if not any(f in chosen for f in ready) and (fix := next(free, None)) is not None:
+            chosen.append(fix)
+            taken.update(step.written for step in fix.steps)
     chosen.sort(key=lambda fix: fix.order)
     return Plan(report.config, tuple(chosen), tuple(shown))
 
@@ -127,9 +119,8 @@ def _answer(rule: Rule, arguments: list[Any]) -> Answer:
     if reason is not None:
         return Answer(unknown=reason)
     try:
-        return Answer(
-            tuple(_signed(found, rule) for found in _yielded(rule.check, rule.plugin, rule.needs, arguments))
-        )
+        said = _yielded(rule.check, rule.plugin, rule.needs, arguments)
+        return Answer(tuple(_signed(finding, rule) for finding in said))
     except Unestablished as error:
         return Answer(unknown=str(error))
     except Exception as error:
@@ -183,7 +174,3 @@ def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return (SEVERITIES.index(finding.severity or "note"), line, finding.rule)
 
     return tuple(sorted(findings, key=key))
-
-
-def _unique(outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
-    return tuple(dict.fromkeys(outcomes))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from ..model import Config, Facts, ReplaceText, Report, Run, Unknown
 from ..model.findings import CONFIG_UNREAD
-from ..model.microstep import MicroStep
 from ..model.record import dataclass, replace
+from ..model.script import MicroStep
 from ..model.trainer import RUNNER
 from ..probe.world import World
 from ..rules import Rule, all_rules

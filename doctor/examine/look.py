@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model import Config, Facts, Report, Run, Unknown
-from ..model.microstep import MicroStep
+from ..model.script import MicroStep
 from ..probe.dataset import folders_in
 from ..probe.gather import gather
 from ..probe.world import World

@@ -9,11 +9,7 @@ from ..model.trainer import RUNNER, Folders
 from ..trainers import loaded, trainer_of, trainers
 
 
-def _nowhere(folder: str) -> None:
-    """No folder is there."""
-
-
-def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = _nowhere) -> Run:
+def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = lambda _: None) -> Run:
     """The run as the runner takes it. Raises UserError with every setting that it would not obey.
 
     `folders` gives the names of the folders in a folder of sd-scripts' numbered ones.

@@ -1,15 +1,21 @@
-"""Bytes, names and JSON Lines that are on the disk when the call returns, and what a kill left of such lines."""
+"""Bytes, names and JSON Lines that are on the disk when the call returns; renaming that waits for other programs."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+# Windows renames and replaces nothing that another program has open, nor a folder with such a file in it: virus
+# scanners and the search index open what was just written.
+TRIES = 20 if sys.platform == "win32" else 1
+TRY_SECONDS = 0.1
 
 
 def write_durably(path: Path, data: bytes, mode: str = "xb") -> None:
@@ -61,3 +67,24 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give `source` another name, at which nothing lies."""
+    _patiently(source.rename, target)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Give `source` the place of another file, if there is one."""
+    _patiently(source.replace, target)
+
+
+def _patiently(move: Callable[[Path], Path], target: Path) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            move(target)
+            return
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(TRY_SECONDS)

@@ -15,6 +15,7 @@ from .peaks import highest_of, host_peak_of, peak_of
 
 # The settings, what they do to what is learnt, and the case with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Case]
+_SIZES = "validation.prompt_sizes"  # SimpleTuner's option for those of all samples
 _EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
@@ -26,7 +27,7 @@ def alternatives_of(case: Case, host_free: int) -> list[Alternative]:
     """
     if "offload.low_vram" in case.run.keys:
         steps = _of_ai_toolkit
-    elif "validation.prompt_sizes" in case.run.keys:
+    elif _SIZES in case.run.keys:
         steps = _of_simpletuner
     else:
         return []
@@ -54,26 +55,14 @@ def _ladder(case: Case, steps: Callable[[Case], Iterator[Step]], host_free: int)
             return
 
 
-def _samples_of_ai_toolkit(case: Case) -> Iterator[Step]:
-    validation = case.recipe.validation
-    for limit in (768, 512) if validation.one_size else ():
-        if small := _smaller(case, limit):
-            sides = (("validation.prompt_width", small[0].width), ("validation.prompt_height", small[0].height))
-            yield _step(case, sides, "none", validation=replace(validation, prompts=small))
-    yield from _no_samples(case)
-
-
-def _samples_of_simpletuner(case: Case) -> Iterator[Step]:
-    for limit in (768, 512):
+def _samples(case: Case) -> Iterator[Step]:
+    validation, is_option = case.recipe.validation, _SIZES in case.run.keys
+    for limit in (768, 512) if is_option or validation.one_size else ():
         if small := _smaller(case, limit):
             sizes = ",".join(dict.fromkeys(f"{sample.width}x{sample.height}" for sample in small))
-            validation = replace(case.recipe.validation, prompts=small)
-            yield _step(case, (("validation.prompt_sizes", sizes),), "none", validation=validation)
-    yield from _no_samples(case)
-
-
-def _no_samples(case: Case) -> Iterator[Step]:
-    validation = case.recipe.validation
+            sides = (("validation.prompt_width", small[0].width), ("validation.prompt_height", small[0].height))
+            written = ((_SIZES, sizes),) if is_option else sides
+            yield _step(case, written, "none", validation=replace(validation, prompts=small))
     if validation.painted:
         yield _step(case, (("disable_sampling", True),), "none", validation=replace(validation, disabled=True))
 
@@ -117,7 +106,7 @@ def _again_and_smaller(case: Case) -> Iterator[Step]:
 def _of_simpletuner(case: Case, *, samples: bool) -> Iterator[Step]:
     yield from _again_and_smaller(case)
     if samples:
-        yield from _samples_of_simpletuner(case)
+        yield from _samples(case)
 
 
 def _of_ai_toolkit(case: Case, *, samples: bool) -> Iterator[Step]:
@@ -129,7 +118,7 @@ def _of_ai_toolkit(case: Case, *, samples: bool) -> Iterator[Step]:
         yield _step(case, (("cache_text_embeddings", True),), "equivalent", cache_text_embeddings=True)
     yield from _again_and_smaller(case)
     if samples:
-        yield from _samples_of_ai_toolkit(case)
+        yield from _samples(case)
     yield from _quantized(case)
     if _may_offload(case):
         # ai-toolkit then takes float8 for qfloat8, which rounds in another way

@@ -23,7 +23,6 @@ from .memory import Alternative as Alternative
 from .memory import Elsewhere as Elsewhere
 from .memory import Memory as Memory
 from .memory import Phase as Phase
-from .microstep import MicroStep as MicroStep
 from .plans import CopyItem as CopyItem
 from .plans import ExtractFiles as ExtractFiles
 from .plans import FetchFile as FetchFile
@@ -48,6 +47,7 @@ from .run import Value as Value
 from .run import Where as Where
 from .schema import Key as Key
 from .schema import Schema as Schema
+from .script import MicroStep as MicroStep
 from .script import Script as Script
 from .storage import Place as Place
 from .storage import Room as Room

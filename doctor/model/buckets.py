@@ -85,19 +85,17 @@ def nearest(side: float, step: int) -> int:
 @cache
 def _sizes(how: Buckets) -> tuple[Size, ...]:
     """The list of a trainer, sorted: of two that fit as well, it takes the first."""
-    area, found = how.width * how.height, set[Size]()
+    area, found, step = how.width * how.height, set[Size](), how.step
+    root = int(math.sqrt(area))
     if how.kind == "sd-scripts":
-        side = _down(int(math.sqrt(area)), how.step)
-        found.add((side, side))
-        least, most = how.least - how.least % how.step, math.ceil(how.most / how.step) * how.step
-        for side in range(least, most + 1, how.step):
-            other = min(most, area // side // how.step * how.step)
-            if other >= least:
-                found |= {(side, other), (other, side)}
+        found.add((_down(root, step), _down(root, step)))
+        least, most = how.least - how.least % step, math.ceil(how.most / step) * step
+        sides = range(least, most + 1, step)
     else:
-        root = int(math.sqrt(area))
-        for side in range(root // 2 // how.step * how.step, root + how.step, how.step):
-            other = area // side // how.step * how.step
+        least, most, sides = 0, area, range(root // 2 // step * step, root + step, step)
+    for side in sides:
+        other = min(most, area // side // step * step)
+        if other >= least:
             found |= {(side, other), (other, side)}
     return tuple(sorted(found))
 

@@ -15,12 +15,11 @@ from .datasets import DatasetFolder
 from .environment import Environment
 from .hub import Hub
 from .memory import Memory
-from .microstep import MicroStep
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
 from .run import Config, Run
 from .schema import Schema
-from .script import Script
+from .script import MicroStep, Script
 from .start import Start
 from .storage import Room, Storage
 from .unknown import Unknown
@@ -79,6 +78,9 @@ class Gpu:
     uuid: str = ""
 
 
+MOST_CHILDREN = 2000  # names that are listed of a folder
+
+
 @dataclass(frozen=True)
 class Entry:
     """What lies at a path. A link is followed: `kind` is that of its target, `dangling` when there is none."""
@@ -87,6 +89,10 @@ class Entry:
     kind: Literal["file", "folder", "missing", "dangling", "other", "denied"]
     size: int = 0
     children: tuple[str, ...] = ()
+
+    @property
+    def is_gone(self) -> bool:
+        return self.kind in ("missing", "dangling")
 
 
 @dataclass(frozen=True)

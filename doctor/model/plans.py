@@ -9,12 +9,14 @@ from .record import dataclass
 
 Safety = Literal["safe", "ask", "show"]
 TrainingEffect = Literal["none", "equivalent", "changes-result"]
+TRAINING_EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
 class _Step:
     """What every step has: the path that it writes to, and what it reads."""
 
     path: str
+    source: str = ""
 
     @property
     def written(self) -> tuple[str, object]:
@@ -23,7 +25,7 @@ class _Step:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return ()
+        return (self.source,) if self.source else ()
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,6 @@ class MirrorFolder(_Step):
     source: str
     path: str
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
-
 
 @dataclass(frozen=True)
 class Quarantine(_Step):
@@ -128,10 +126,6 @@ class PlaceCopy(_Step):
     size: int
     digest: str | None
     link: bool = False
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,)
 
 
 @dataclass(frozen=True)

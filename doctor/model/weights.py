@@ -6,12 +6,24 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+from .pattern import pattern
 from .record import dataclass, field
 
 # Ends of names beside weights that are stored in eight bits: without these scales every weight is wrong by a factor.
 SCALES = (".weight_scale", ".scale_weight", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8")
 # What files for ComfyUI put before the names of a transformer.
 COMFYUI_PREFIX = "model.diffusion_model."
+
+_ADAPTER_KEY = pattern(
+    r"(?:diffusion_model\.|transformer\.)?(.+)\.(?:(?:(lora_A|lora_B)(?:\.default)?|(lora_down|lora_up))\.weight|alpha)"
+)
+_PARTS = {"lora_A": "A", "lora_down": "A", "lora_B": "B", "lora_up": "B", None: "alpha"}
+
+
+def adapter_part(name: str) -> tuple[str, str]:
+    """The module that a tensor of a training adapter is for, and its part of the LoRA there; "" where it is none."""
+    key = _ADAPTER_KEY.fullmatch(name)
+    return (key[1], _PARTS[key[2] or key[3]]) if key else (name, "")
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,14 @@ from ..model.record import replace
 from ..model.script import Script
 from ..schema.tables import shipped
 from .dataset import probe_datasets
-from .files import probe_files
+from .environment import probe_environment, probe_logins
+from .files import SIZES, probe_files, probe_room, probe_writes
 from .hub import claimed, probe_hub
-from .logins import probe_logins
 from .model import probe_adapter, probe_model
-from .packages import probe_environment
-from .remains import probe_earlier, probe_remains
 from .skeletons import with_skeletons
-from .start import probe_start, probe_starting_lora
+from .start import probe_earlier, probe_remains, probe_start, probe_starting_lora
 from .storage import probe_storage
 from .world import World
-from .writes import SIZES, probe_room, probe_writes
 
 PACKAGES = (
     *("torch", "diffusers", "transformers", "accelerate", "peft", "safetensors", "huggingface_hub", "hf_xet"),

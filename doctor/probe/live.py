@@ -18,7 +18,7 @@ from . import filesystem
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
 from .speed import speed_of
-from .world import Mount, Shapes, World
+from .world import Mount, Shapes, Stat, World
 
 if TYPE_CHECKING:
     from ..state.receipts import Receipts
@@ -26,20 +26,16 @@ if TYPE_CHECKING:
 
 # Only variables that change what a trainer or the hub does; a token is never among them.
 VARIABLES = (
-    "CUDA_DEVICE_ORDER",
-    "CUDA_VISIBLE_DEVICES",
-    "HF_ENDPOINT",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_HUB_DISABLE_SYMLINKS",
-    "HF_HUB_DISABLE_XET",
-    "HF_HUB_OFFLINE",
-    "HUGGINGFACE_HUB_CACHE",
-    "LOCAL_RANK",
-    "PYTHONUTF8",
-    "PYTORCH_ALLOC_CONF",
-    "TRANSFORMERS_OFFLINE",
-    "XDG_CACHE_HOME",
+    *(
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
+        "HF_ENDPOINT",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "HF_HUB_DISABLE_SYMLINKS",
+    ),
+    *("HF_HUB_DISABLE_XET", "HF_HUB_OFFLINE", "HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8"),
+    *("PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE", "XDG_CACHE_HOME"),
 )
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
@@ -91,10 +87,17 @@ class LiveWorld(World):
     def now_ns(self) -> int:
         return time.time_ns()
 
-    stat = staticmethod(filesystem.stat)
-    names = staticmethod(filesystem.names)
-    read = staticmethod(filesystem.read)
-    refusal = staticmethod(filesystem.refusal)
+    def stat(self, path: str) -> Stat | Unknown | None:
+        return filesystem.stat(path)
+
+    def names(self, folder: str) -> tuple[str, ...] | Unknown:
+        return filesystem.names(folder)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
+        return filesystem.read(path, start, length)
+
+    def refusal(self, folder: str) -> str | Unknown | None:
+        return filesystem.refusal(folder)
 
     def is_open(self, path: str) -> bool:
         return os.path.realpath(path) in self._open_files
@@ -207,7 +210,7 @@ class LiveWorld(World):
         return cards()
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        from .packages import build, named
+        from .environment import build, named
 
         found: dict[str, str] = {}
         for folder in sys.path:

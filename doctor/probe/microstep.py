@@ -11,8 +11,8 @@ import tempfile
 from contextlib import suppress
 
 from ..model import Unknown
-from ..model.microstep import MicroStep
 from ..model.record import dataclass
+from ..model.script import MicroStep
 from .from_json import from_json
 
 _TAIL = 4000

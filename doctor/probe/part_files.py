@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..families import classes
-from ..families.part_file import as_in_file, inferred_config, shards_of
-from ..families.part_files import part_files, tokenizers, written_path
+from ..families.part_files import as_in_file, inferred_config, part_files, shards_of, tokenizers, written_path
 from ..families.record import Tokenizer
 from ..families.record.shapes import BadConfig, Shapes
 from ..families.tensors import needed_tensors

@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..files import fingerprints
-from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model import Gpu, Schema, Speed, System, Unknown
 from ..model.record import dataclass, field, replace
 from .from_json import Malformed, from_json
-from .world import Mount, Shapes, Stat, World
+from .world import Mount, Stat, World
 from .world.safetensors import BITS
 
 SCHEMA = "zdoctor.machine/1"
@@ -79,25 +79,24 @@ class RecordedWorld(World):
         except Malformed as error:
             raise MachineError(str(error)) from None
         self._told = told
-        self.live = live if told.live else None
-        self._beside = self.live or World()
+        self.beside = live if told.live else None
         self._here = live or World()
         self._files: Mapping[str, Any] = told.files
         self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
-        self.variables = self.system.environment if self.live is None else self.live.variables
+        self.variables = self.system.environment if self.beside is None else self.beside.variables
         self._folders = self._index()
 
     def _live_system(self) -> System:
-        if self.live is None:
+        if self.beside is None:
             raise MachineError("it records no system")
-        system = self.live.system
+        system = self.beside.system
         if self._told.gpus is None:
             return system
         # what chooses among this machine's cards says nothing about the recorded ones
         return replace(system, environment={k: v for k, v in system.environment.items() if not k.startswith("CUDA_")})
 
     def now_ns(self) -> int:
-        return self._told.now_ns if self.live is None else self.live.now_ns()
+        return self._told.now_ns if self.beside is None else self.beside.now_ns()
 
     def _index(self) -> dict[str, set[str]]:
         """The names in every folder that the recorded paths imply."""
@@ -129,12 +128,12 @@ class RecordedWorld(World):
             if entry.get("folder"):
                 return Stat("folder", 0, *times)
             return Stat("other" if entry.get("other") else "file", self._size(entry), *times)
-        if path in self._folders and self.live is None:
+        if path in self._folders and self.beside is None:
             return Stat("folder")
         inner = self._through_link(path)
         if inner is not None:
             return self.stat(inner)
-        return None if self.live is None and self._told.complete else self._beside.stat(path)
+        return None if self.beside is None and self._told.complete else super().stat(path)
 
     def _through_link(self, path: str) -> str | None:
         """`path` with a linked parent folder replaced by its target."""
@@ -154,10 +153,10 @@ class RecordedWorld(World):
         entry = self._files.get(folder)
         if entry is not None and "unlisted" in entry:
             return Unknown(entry["unlisted"])
-        if folder in self._folders and self.live is None:
+        if folder in self._folders and self.beside is None:
             return tuple(sorted(self._folders[folder]))
-        inner = self._through_link(self.join(folder, "")) if self.live is None else None
-        return self._beside.names(folder) if inner is None else self.names(inner)
+        inner = self._through_link(self.join(folder, "")) if self.beside is None else None
+        return super().names(folder) if inner is None else self.names(inner)
 
     def _final(self, path: str) -> tuple[str, Any]:
         """What is recorded of the file that a path leads to, None where nothing is, and its own path."""
@@ -175,7 +174,7 @@ class RecordedWorld(World):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         path, entry = self._final(path)
         if entry is None:
-            return self._beside.read(path, start, length)
+            return super().read(path, start, length)
         size = self._size(entry)
         stop = size if length is None else min(size, start + length)
         if "ranges" in entry:
@@ -192,9 +191,9 @@ class RecordedWorld(World):
         return data[start:stop]
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
-        live = {path: kind for path, kind in wanted.items() if self.live is not None and path not in self._files}
+        live = {path: kind for path, kind in wanted.items() if self.beside is not None and path not in self._files}
         told = {path: self._digest(path, kind) for path, kind in wanted.items() if path not in live}
-        return {**self._beside.digests(live), **told}
+        return {**super().digests(live), **told}
 
     def _digest(self, path: str, kind: str) -> str | Unknown:
         entry = self._final(path)[1] or {}
@@ -215,18 +214,18 @@ class RecordedWorld(World):
 
     def refusal(self, folder: str) -> str | Unknown | None:
         found = self._nearest({mount.point: mount for mount in self._told.mounts}, folder)
-        return self._beside.refusal(folder) if found is None else found.refusal
+        return super().refusal(folder) if found is None else found.refusal
 
     def mount(self, path: str) -> Mount | Unknown:
         found = self._nearest({mount.point: mount for mount in self._told.mounts}, path)
         if found is not None:
             read_only = "read-only" in (found.refusal or "")
             return Mount(found.mount or found.point, found.filesystem, read_only, found.free)
-        return self._beside.mount(path)
+        return super().mount(path)
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         found = self._nearest({speed.path: speed for speed in self._told.speeds}, files[0]) if files else None
-        return self._beside.speed(files) if found is None else found
+        return super().speed(files) if found is None else found
 
     def _nearest(self, said: Mapping[str, Said], path: str) -> Said | None:
         """What is recorded of the deepest folder that holds `path`."""
@@ -234,24 +233,18 @@ class RecordedWorld(World):
         holding = [root for root in said if path == root or path.startswith(root.rstrip("/\\") + sep)]
         return said[max(holding, key=len)] if holding else None
 
-    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
-        return self._beside.skeletons(parts)
-
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         # a checkout that was named lies on this machine, whatever machine is checked
-        return self._here.schema(trainer, () if self.live is None else near)
-
-    def landmarks(self) -> tuple[str, ...]:
-        return self._beside.landmarks()
+        return self._here.schema(trainer, () if self.beside is None else near)
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         told = self._told.elsewhere
-        return self._beside.elsewhere(places) if told is None else told
+        return super().elsewhere(places) if told is None else told
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         cards = self._told.gpus
         if cards is None:
-            return self._beside.gpus()
+            return super().gpus()
         if isinstance(cards, str):
             return Unknown(cards)
         return tuple(replace(card, index=index) for index, card in enumerate(cards))
@@ -259,7 +252,7 @@ class RecordedWorld(World):
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         told = self._told.packages
         if told is None:
-            return self._beside.packages(names)
+            return super().packages(names)
         return {name: told[name] for name in names if name in told}
 
 

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model import Gpu, Speed, System, Unknown
 from ..model.cards import VISIBLE
 from .image import IMAGES
 from .recorded import SCHEMA
-from .world import Mount, Shapes, Stat, World
+from .world import Mount, Stat, World
 
 
 class Recorder(World):
     """A world that remembers every answer of another one. `record` is the machine file that replays them."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        self.beside = world
         self.system = world.system
         self.variables = world.variables
         self._files: dict[str, Any] = {}
@@ -30,11 +30,8 @@ class Recorder(World):
         self._gpus: Any = None
         self._elsewhere: tuple[str, ...] = ()
 
-    def now_ns(self) -> int:
-        return self.world.now_ns()
-
     def stat(self, path: str) -> Stat | Unknown | None:
-        answer = self.world.stat(path)
+        answer = super().stat(path)
         if answer is None:
             self._files[path] = None
         elif isinstance(answer, Unknown):
@@ -46,7 +43,7 @@ class Recorder(World):
         return answer
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
-        answer = self.world.names(folder)
+        answer = super().names(folder)
         if not isinstance(answer, Unknown):
             self._entry(folder).update(folder=True, names=list(answer))
         elif "EACCES" in answer.reason:
@@ -54,7 +51,7 @@ class Recorder(World):
         return answer
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
-        answer = self.world.read(path, start, length)
+        answer = super().read(path, start, length)
         # A picture's header is enough: nobody hands on the pictures themselves.
         if not isinstance(answer, Unknown) and not (len(answer) > 64 and path.lower().endswith(IMAGES)):
             final = self.resolve(path)[0]
@@ -74,11 +71,8 @@ class Recorder(World):
             name.rpartition(".")[0] == stem and name.lower().endswith(IMAGES) for name in names
         )
 
-    def is_open(self, path: str) -> bool:
-        return self.world.is_open(path)
-
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
-        answers = self.world.digests(wanted)
+        answers = super().digests(wanted)
         for path, answer in answers.items():
             if not isinstance(answer, Unknown):
                 self._entry(self.resolve(path)[0]).setdefault("digests", []).append(answer)
@@ -89,14 +83,14 @@ class Recorder(World):
         return entry
 
     def refusal(self, folder: str) -> str | Unknown | None:
-        answer = self.world.refusal(folder)
+        answer = super().refusal(folder)
         self.mount(folder)
         if not isinstance(answer, Unknown):
             self._mounts.setdefault(folder, {"point": folder})["refusal"] = answer
         return answer
 
     def mount(self, path: str) -> Mount | Unknown:
-        answer = self.world.mount(path)
+        answer = super().mount(path)
         if isinstance(answer, Mount):
             entry = self._mounts.setdefault(path, {"point": path})
             entry.update(filesystem=answer.filesystem, free=answer.free, mount=answer.point)
@@ -105,26 +99,17 @@ class Recorder(World):
         return answer
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
-        answer = self.world.speed(files)
+        answer = super().speed(files)
         if isinstance(answer, Speed):
             self._speeds[answer.path] = asdict(answer)
         return answer
 
-    def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
-        return self.world.skeletons(parts)
-
-    def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
-        return self.world.schema(trainer, near)
-
-    def landmarks(self) -> tuple[str, ...]:
-        return self.world.landmarks()
-
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
-        self._elsewhere = self.world.elsewhere(places)
+        self._elsewhere = super().elsewhere(places)
         return self._elsewhere
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
-        answer = self.world.gpus()
+        answer = super().gpus()
         self._gpus = answer.reason if isinstance(answer, Unknown) else [asdict(card) for card in answer]
         if not isinstance(answer, Unknown) and "GPU-" not in self.system.environment.get(VISIBLE, ""):
             for card in self._gpus:
@@ -132,7 +117,7 @@ class Recorder(World):
         return answer
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
-        answer = self.world.packages(names)
+        answer = super().packages(names)
         self._packages.update(answer)
         return answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..model import ModelFolder, Place, Run, Speed, Storage, Unknown
+from .files import refusal
 from .world import Mount, Stat, World
-from .writes import refusal
 
 SMALLEST = 64 << 10
 PART = ".zdoctor-part"

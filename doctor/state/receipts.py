@@ -76,14 +76,10 @@ class Receipts:
             key, kind, digest, at = found
             self._known.pop((key, kind), None)
             self._known[key, kind] = digest, at
-        if len(rows) > MOST:
-            self._compact()
-
-    def _compact(self) -> None:
-        """Rewrite the file with the newest half."""
-        self._known = dict(list(self._known.items())[-MOST // 2 :])
-        rows = [_row(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
-        keep(self.file, json_lines(HEADER, *rows))
+        if len(rows) > MOST:  # the newest half stays
+            self._known = dict(list(self._known.items())[-MOST // 2 :])
+            rows = [_row(key, kind, digest, at) for (key, kind), (digest, at) in self._known.items()]
+            keep(self.file, json_lines(HEADER, *rows))
 
 
 def _settled(key: Key, at: int) -> bool:

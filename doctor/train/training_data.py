@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,12 +17,13 @@ from .base_model import BaseModel
 from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
 from .dataset.training_items import TrainingItem, hold_out, read_training_items, uncaptioned
 from .device_placement import DevicePlacement
-from .encode.encoding_cache import EncodingCache, ImageSizes
+from .encode.encoding_cache import EncodingCache
 from .encode.latents import Latents
 from .encode.loss_masks import LossMasks
 from .encode.text_embeddings import TextEmbeddings
 from .job import Job
 from .runtime.allocator import keep_freed_memory, return_freed_memory
+from .runtime.atomic_files import write_atomic
 from .sampling.preview_samples import prompts_to_encode, sample_control_images
 from .settings.names import CACHE, KINDS
 from .step.trainer import TrainingState
@@ -49,15 +52,15 @@ class EncodedData:
 
 def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> TrainingData:
     """Returns the images of the job, in sizes divisible by `divisor`. Raises TrainError."""
-    sizes = ImageSizes(job.output / CACHE)
-    sized = sizes.read()
+    sizes = job.output / CACHE / "pictures.json"
+    sized = _known_sizes(sizes)
     known = dict(sized)
     skip = job.progress.note if job.skip_unreadable else None
     items = read_training_items(job.recipe, job.datasets, divisor, known, skip, job.progress.note)
-    for note in uncaptioned(items):
+    if note := uncaptioned(items):
         job.progress.note(note)
     if known != sized:
-        sizes.write(known)
+        write_atomic(sizes, json.dumps(known).encode(), durable=False)
     count = state.held_out if state else job.held_out or 0
     if job.held_out not in (None, count):
         job.progress.note(
@@ -70,13 +73,20 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
             f"{len(before) - len(held)} of the {len(before)} held-out pictures are no longer in the datasets; the "
             "evaluation loss is of the others and cannot be compared with the earlier one."
         )
-    if (
-        state
-        and state.captions
-        and (note := dataset_changes(state.captions, dataset_fingerprint([*items, *held]), state.step))
-    ):
-        job.progress.note(note)
+    if state and state.captions:
+        now = dataset_fingerprint([*items, *held])
+        if note := dataset_changes(state.captions, now, state.step):
+            job.progress.note(note)
     return TrainingData(items, held, sample_control_images(job.recipe, divisor))
+
+
+def _known_sizes(file: Path) -> dict[str, tuple[int, int]]:
+    """The pixel sizes of images that decoded without error, by the sha256 of their bytes; {} without such a file."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:

@@ -154,7 +154,7 @@ def _made(
         compile_blocks(model)
     data = encoded.latents, encoded.texts, encoded.masks
     objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
-    trainer = Trainer(recipe, objective, examples.items, progress)
+    trainer = Trainer(objective, examples.items, progress)
     whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, PreviewSamples(
         trainer,

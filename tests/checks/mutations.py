@@ -181,7 +181,7 @@ def _about(finding: Finding, slip: Slip) -> bool:
 def _names(finding: Finding, slip: Slip) -> bool:
     if slip.what == "key":
         return bool(
-            finding.args.get("nearest") == slip.old or ("problem" in finding.args and slip.old in finding.text())
+            finding.evidence.get("nearest") == slip.old or ("problem" in finding.args and slip.old in finding.text())
         )
     meant = finding.evidence.get("new", finding.evidence.get("likely"))
     return str(meant).partition(":")[0].partition("|")[0] == slip.old or slip.old in str(

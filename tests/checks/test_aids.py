@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zdoctor.checks.aids import control_images_missing
+from zdoctor.checks.pictures import control_images_missing
 from zdoctor.doctor.model import Files, Finding, Run
 from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
 from zdoctor.doctor.model.trainer import RUNNER

@@ -125,9 +125,9 @@ def test_misspelt_keys_and_choices_are_caught(trainer: str, pattern: str) -> Non
 )
 def test_unknown_key(old: str, new: str, nearest: str | None, severity: str) -> None:
     findings = examined(KAGGLE.replace(old, new, 1), "CFG002")
-    assert [(f.severity, f.args["key"]) for f in findings] == [(severity, new.strip(" :"))]
+    assert [(f.severity, f.evidence["key"]) for f in findings] == [(severity, new.strip(" :"))]
     if nearest is not None:
-        assert findings[0].args["nearest"] == nearest
+        assert findings[0].evidence["nearest"] == nearest
     where = findings[0].where
     assert where is not None and where.line is not None and where.column is not None
     assert (KAGGLE.replace(old, new, 1).splitlines()[where.line - 1][where.column - 1 :]).startswith(new.strip(" :"))

@@ -68,7 +68,7 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
 )
 def test_unknown_keys(path: str, text: str, severity: str, nearest: str) -> None:
     (finding,) = examined(text, "CFG002", path=path)
-    assert (finding.severity, finding.args["nearest"]) == (severity, nearest)
+    assert (finding.severity, finding.evidence["nearest"]) == (severity, nearest)
 
 
 @pytest.mark.parametrize(

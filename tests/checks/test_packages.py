@@ -16,11 +16,11 @@ import pytest
 import torch
 import transformers
 
-from zdoctor.checks import missing, packages
+from zdoctor.checks import packages
 from zdoctor.doctor.model import Finding, Gpu, Run, Schema, Unknown, Value, Where
 from zdoctor.doctor.model.environment import Environment, release
+from zdoctor.doctor.probe.environment import NAMES, build, named, probe_environment
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.packages import NAMES, build, named, probe_environment
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
 from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.config_cases import LINUX
@@ -256,13 +256,13 @@ def test_the_classes_are_in_the_installed_versions(name: str) -> None:
 def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str | None, tmp_path: Path) -> None:
     run = changed(run_of("m"), optimizer={"name": optimizer}, trainer=trainer)
     bare = at(tmp_path / "bare", bitsandbytes=None, prodigyopt=None)
-    found = list(missing.package_not_installed(run, bare))
+    found = list(packages.package_not_installed(run, bare))
     assert [finding.evidence["package"] for finding in found] == ([package] if package else [])
     if package is not None:
         (fix,) = install_the_package(found[0])
         assert fix.command.endswith(f"pip install {package.replace('_', '-')}")
         with_it = at(tmp_path / "cured", **{package: "1.0"})
-        assert not list(missing.package_not_installed(run, with_it))
+        assert not list(packages.package_not_installed(run, with_it))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_optimizer_and_its_package(optimizer: str, trainer: str, package: str
 def test_what_zdoctors_own_runner_needs(without: tuple[str, ...], said: str, tmp_path: Path) -> None:
     versions = {name: version for name, version in VERSIONS.items() if name not in without}
     own = changed(run_of("m"), optimizer={"name": "adamw8bit"}, trainer="zdoctor")
-    found = list(missing.package_not_installed(own, Environment("/usr/bin/python3", versions)))
+    found = list(packages.package_not_installed(own, Environment("/usr/bin/python3", versions)))
     assert bool(found) is bool(said)
     for finding in found:
         assert re.search(said, finding.text())
@@ -298,7 +298,7 @@ def test_wandb_is_asked_for_only_where_it_is_used(tmp_path: Path) -> None:
     def said(value: bool) -> list[Finding]:
         run = run_of("m")
         settings = {**run.settings, "logging/use_wandb": Value(value, Where("c"), 0, 0)}
-        return list(missing.package_not_installed(changed(run, settings=settings), seen))
+        return list(packages.package_not_installed(changed(run, settings=settings), seen))
 
     seen = at(tmp_path)
     assert not said(False)

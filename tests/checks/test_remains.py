@@ -20,7 +20,7 @@ from zdoctor.doctor.model.recipe import Dataset
 from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_state
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.remains import probe_remains
+from zdoctor.doctor.probe.start import probe_remains
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.runtime.run_lock import lock_run
 from zdoctor.tests.changes import changed

@@ -101,7 +101,7 @@ from zdoctor.checks.storage import disk_space
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model import Unknown
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.writes import probe_room
+from zdoctor.doctor.probe.files import probe_room
 from zdoctor.tests.models import probed, run_of
 
 base, size = Path(sys.argv[1]), sys.argv[3]

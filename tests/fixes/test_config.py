@@ -101,12 +101,12 @@ def test_a_key_is_renamed(text: str, path: str) -> None:
         text.replace("name_or_path", "name_or_paht").replace("network:", "netwrok:").replace('"network"', '"netwrok"')
     )
     findings = examined(sick, "CFG002", path=path)
-    assert {f.args["key"] for f in findings} == {"netwrok", "name_or_paht"}
+    assert {f.evidence["key"] for f in findings} == {"netwrok", "name_or_paht"}
     for finding in findings:
         (fix,) = finding.fixes
         assert (fix.safety, fix.training_effect) == ("ask", "changes-result")
         sick_now = cured(sick, finding)
-        assert finding.args["key"] not in {f.args["key"] for f in examined(sick_now, "CFG002", path=path)}
+        assert finding.evidence["key"] not in {f.evidence["key"] for f in examined(sick_now, "CFG002", path=path)}
 
 
 def test_a_rename_never_overwrites() -> None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ...files.durable import sync_both, sync_folder
-from ...files.renaming import rename, replace
+from ...files.durable import rename, replace, sync_both, sync_folder
 from .errors import ApplyError
 from .journal import Journal, Record
 from .part import close, discard, has_manifest, settle

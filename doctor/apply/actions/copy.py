@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...files import fingerprints
+from ...probe.live import STEADY_FILESYSTEMS, LiveWorld
+from ...probe.world import Mount
 from ...state.receipts import Key, Receipts
 from .errors import ApplyError
 
@@ -138,9 +140,6 @@ def _pump(reader: IO[bytes], writer: IO[bytes] | None, found: Any, size: int, co
 
 def is_steady(path: Path) -> bool:
     """Whether it lies on a local file system of Linux: inode and times say when a file changes."""
-    from ...probe.live import STEADY_FILESYSTEMS, LiveWorld
-    from ...probe.world import Mount
-
     mount = LiveWorld().mount(str(path))
     return isinstance(mount, Mount) and mount.filesystem in STEADY_FILESYSTEMS
 

@@ -12,9 +12,8 @@ from itertools import takewhile
 from operator import eq
 from pathlib import Path
 
-from ...files.durable import sync_folder
+from ...files.durable import replace, sync_folder
 from ...files.fingerprints import of_bytes
-from ...files.renaming import replace
 from .build import ensure_folder
 from .journal import Journal, Record
 from .paths import aside, hub_root, lies

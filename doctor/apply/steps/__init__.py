@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,8 @@ from ...model import (
     Step,
     WriteText,
 )
-from ..actions.paths import at, behind
+from ..actions.errors import ApplyError
+from ..actions.paths import QUARANTINE, at, behind, hub_root, place
 from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
 from .needs import Needs, Work
 
@@ -38,7 +40,7 @@ class Kind(Protocol):
         ...
 
     def precheck(self, step: Any, path: Path, needs: Needs) -> None:
-        """Tell `needs` what the step needs; raise ApplyError for what stands against it."""
+        """Tell `needs` what the step needs; raise ApplyError for what stands against it: then nothing was done."""
 
     def perform(self, steps: Sequence[Any], path: Path, work: Work) -> None:
         """Carry out one group of `ordered`, by actions, which the journal announces."""
@@ -69,3 +71,62 @@ def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
         key = behind(at(step.path)) if isinstance(step, SetValue | ReplaceText) else number
         groups[key] = (*groups.pop(key, ()), step)
     return tuple(groups.values())
+
+
+def diff(plan: Plan) -> str:
+    """What the plan would change: a unified diff of the text files, then one line per other step."""
+    parts: list[str] = []
+    lines: list[str] = []
+    for group in ordered(plan):
+        edits = [step for step in group if isinstance(step, SetValue | ReplaceText)]
+        if not edits:
+            lines += map(describe, group)
+            continue
+        path = at(edits[0].path)
+        try:
+            before, encoding = edit_text.read_text(path)
+            after = edit_text.edited(path, edits).decode(encoding, "surrogateescape")
+        except (ApplyError, OSError) as error:
+            lines += [f"cannot be done now: {describe(step)} ({error})" for step in edits]
+            continue
+        parts += unified_diff(_lines(before), _lines(after), edits[0].path, edits[0].path, lineterm="")
+    return "\n".join([*parts, *lines])
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def precheck(steps: list[Step]) -> Needs:
+    """What the steps of a plan need. Raises ApplyError for what stands against them."""
+    needs = Needs()
+    taken: dict[Path, Step] = {}
+    for step in steps:
+        path = place(step)
+        _require_inside(at(step.path), path)
+        _require_apart(step, path, taken)
+        KINDS[type(step)].precheck(step, path, needs)
+    needs.require_room()
+    return needs
+
+
+def _require_inside(named: Path, path: Path) -> None:
+    """Refuse to follow a link out of a hub cache, where the files of somebody else would be written to."""
+    root = hub_root(named)
+    if root is None:
+        return
+    for target in (path, behind(root / QUARANTINE)):
+        if behind(root) not in target.parents:
+            raise ApplyError(f"{named} leads out of the cache, to {target}")
+
+
+def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> None:
+    """Refuse a plan whose steps get in each other's way: an earlier step at the same path may only be another edit
+    of the same text, or what moved the old thing aside."""
+    before = taken.get(path)
+    edits = isinstance(step, SetValue | ReplaceText) and isinstance(before, SetValue | ReplaceText)
+    cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
+    nested = any(path in other.parents or other in path.parents for other in taken)
+    if nested or not (before is None or edits or cleared):
+        raise ApplyError(f"The plan writes to {path} twice")
+    taken[path] = step

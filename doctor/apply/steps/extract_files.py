@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 
 from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
+from ...probe.live import LiveWorld
 from ...probe.world import Mount
 from ..actions.build import ensure_folder, names, put, sync_tree
 from ..actions.copy import BLOCK, can_link, copy_file, is_steady, link_file
@@ -91,9 +92,10 @@ def _require_extractable(step: ExtractFiles, path: Path) -> None:
     for name in _unfit_names(step.items):
         raise ApplyError(f"The file name {name}")
     require_own(part_of(path))
-    cache = next((cache for cache in _caches(step, path) if cache == path or cache in path.parents), None)
-    if cache is not None:
-        raise ApplyError(f"{path} lies inside the hub cache {cache}; choose a folder elsewhere")
+    # a stray name in a hub cache makes the hub client's scan complain
+    for root in filter(None, map(hub_root, (path, *(behind(at(item.source)) for item in step.items)))):
+        if root.parent == path or root.parent in path.parents:
+            raise ApplyError(f"{path} lies inside the hub cache {root.parent}; choose a folder elsewhere")
     _require_fit(step, path)
 
 
@@ -115,17 +117,9 @@ def _unfit_names(items: tuple[CopyItem, ...]) -> Iterator[str]:
 
 def safe_name(name: str) -> bool:
     """Whether a relative name stays below its folder on every system."""
-    windows, posix = PureWindowsPath(name), PurePosixPath(name)
+    # of an absolute path the first part is empty, or a drive with its colon
     parts = name.replace("\\", "/").split("/")
-    return not (
-        not name
-        or "\0" in name
-        or ":" in name
-        or windows.drive
-        or windows.root
-        or posix.is_absolute()
-        or any(part in ("", ".", "..") for part in parts)
-    )
+    return not ("\0" in name or ":" in name or any(part in ("", ".", "..") for part in parts))
 
 
 def windows_name(name: str) -> bool:
@@ -136,17 +130,7 @@ def windows_name(name: str) -> bool:
     )
 
 
-def _caches(step: ExtractFiles, path: Path) -> Iterator[Path]:
-    """The hub caches that the target must stay out of: a stray name in one makes the hub client's scan complain."""
-    for other in (path, *(behind(at(item.source)) for item in step.items)):
-        root = hub_root(other)
-        if root is not None:
-            yield root.parent
-
-
 def _require_fit(step: ExtractFiles, path: Path) -> None:
-    from ...probe.live import LiveWorld
-
     world = LiveWorld()
     folder = next((folder for folder in path.parents if lies(folder)), path.parent)
     if not folder.is_dir():

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...files.renaming import rename
+from ...files.durable import rename
 from ...model import FetchFile
 from ...model.amounts import amount
 from ..actions.build import make, scratch
@@ -19,8 +19,7 @@ from ..actions.copy import Meter, copy_file, digest_of, require
 from ..actions.errors import ApplyError, reason
 from ..actions.journal import Record
 from ..actions.paths import aside, at, hub_root
-from .locks import locks_of
-from .needs import Needs, Work
+from .needs import Needs, Work, locks_of
 
 COMPLETED = "completed"
 WORTH = 1 << 20  # fewer new bytes are not worth a file that stays

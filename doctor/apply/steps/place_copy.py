@@ -11,8 +11,7 @@ from ..actions.build import make
 from ..actions.copy import Meter, copy_file, link_file
 from ..actions.errors import ApplyError
 from ..actions.paths import at
-from .locks import locks_of
-from .needs import Needs, Work
+from .needs import Needs, Work, locks_of
 
 
 def describe(step: PlaceCopy) -> str:

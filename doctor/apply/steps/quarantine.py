@@ -9,8 +9,7 @@ from ...model import Quarantine
 from ..actions.build import move
 from ..actions.errors import ApplyError
 from ..actions.paths import aside, at, hub_root, lies
-from .locks import locks_of
-from .needs import Needs, Work
+from .needs import Needs, Work, locks_of
 
 
 def describe(step: Quarantine) -> str:

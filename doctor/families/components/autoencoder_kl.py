@@ -7,8 +7,21 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..record import ModelClass
-from ..record.reading import Tensors, split
-from ..record.shapes import BadConfig, Module, Shapes, conv, count, flag, linear, norm, size, sizes, tensors_of
+from ..record.shapes import (
+    BadConfig,
+    Module,
+    Shapes,
+    Tensors,
+    conv,
+    count,
+    flag,
+    linear,
+    norm,
+    size,
+    sizes,
+    split,
+    tensors_of,
+)
 
 _OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
 _ORIGINAL = {

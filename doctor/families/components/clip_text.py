@@ -7,8 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
-from ..record.reading import Tensors, split
-from ..record.shapes import BadConfig, Shapes, count, linear, matrix, norm, size, tensors_of
+from ..record.shapes import BadConfig, Shapes, Tensors, count, linear, matrix, norm, size, split, tensors_of
 from ..record.single_file import with_or_without
 
 _PREFIX = "text_model."

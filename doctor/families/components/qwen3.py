@@ -7,8 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
-from ..record.reading import Tensors, split
-from ..record.shapes import Shapes, count, flag, linear, matrix, rms_norm, size, tensors_of
+from ..record.shapes import Shapes, Tensors, count, flag, linear, matrix, rms_norm, size, split, tensors_of
 
 QWEN3_4B: Mapping[str, Any] = {
     "hidden_size": 2560,

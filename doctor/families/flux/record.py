@@ -25,21 +25,20 @@ _COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "tokenizer_2": ("T5TokenizerFast",),
     "vae": ("AutoencoderKL",),
 }
-_SCHEDULER: Mapping[str, Any] = {
-    "num_train_timesteps": 1000,
-    "shift": 3.0,
-    "use_dynamic_shifting": True,
-    "base_shift": 0.5,
-    "max_shift": 1.15,
-    "base_image_seq_len": 256,
-    "max_image_seq_len": 4096,
-}
-_OF_SCHNELL: Mapping[str, Any] = {"shift": 1.0, "use_dynamic_shifting": False}
 
 
 def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
     """That of dev and Kontext or, without guidance, of schnell."""
-    return {**_SCHEDULER, **({} if config.get("guidance_embeds") else _OF_SCHNELL)}
+    dynamic = bool(config.get("guidance_embeds"))
+    return {
+        "num_train_timesteps": 1000,
+        "shift": 3.0 if dynamic else 1.0,
+        "use_dynamic_shifting": dynamic,
+        "base_shift": 0.5,
+        "max_shift": 1.15,
+        "base_image_seq_len": 256,
+        "max_image_seq_len": 4096,
+    }
 
 
 def _sides(config: Mapping[str, Any]) -> dict[str, int]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
 from ..record import ModelClass
-from ..record.reading import Tensors, check_axes, split
-from ..record.shapes import Shapes, count, flag, linear, rms_norm, size, tensors_of
+from ..record.shapes import Shapes, Tensors, check_axes, count, flag, linear, rms_norm, size, split, tensors_of
 from ..record.single_file import original_layout, with_prefix
 
 _TIME_FREQUENCIES = 256

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...model.record import dataclass, field
-from .reading import Tensors
-from .shapes import Shapes
+from .shapes import Shapes, Tensors
 from .single_file import own_names, same_name
 
 ModelConfig = Mapping[str, Any]  # a model's config.json

@@ -7,8 +7,22 @@ from functools import partial
 from typing import Any
 
 from ..record import ModelClass
-from ..record.reading import Tensors, check_axes, split
-from ..record.shapes import BadConfig, Module, Shapes, count, flag, linear, matrix, rms_norm, size, sizes, tensors_of
+from ..record.shapes import (
+    BadConfig,
+    Module,
+    Shapes,
+    Tensors,
+    check_axes,
+    count,
+    flag,
+    linear,
+    matrix,
+    rms_norm,
+    size,
+    sizes,
+    split,
+    tensors_of,
+)
 from ..record.single_file import original_layout, with_prefix
 
 _MODULATION_WIDTH = 256

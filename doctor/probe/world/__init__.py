@@ -50,11 +50,12 @@ class Mount:
 
 
 class World:
-    """A machine. What is answered here is what a machine says of which nothing is recorded.
+    """A machine. What it has no answer of its own to is asked of the one `beside` it; else nothing is known of it.
 
     `variables` is the whole environment, of which only what stands in `system.environment` is recorded.
     """
 
+    beside: World | None = None
     variables: Mapping[str, str]
 
     @cached_property
@@ -63,73 +64,75 @@ class World:
 
     def now_ns(self) -> int:
         """The clock that file times are compared with."""
-        return 2**62
+        return 2**62 if self.beside is None else self.beside.now_ns()
 
     def stat(self, path: str) -> Stat | Unknown | None:
         """lstat; None when nothing is there, Unknown when the system would not say."""
-        return SILENT
+        return SILENT if self.beside is None else self.beside.stat(path)
 
     def names(self, folder: str) -> tuple[str, ...] | Unknown:
         """The names in a folder, sorted."""
-        return Unknown(f"{folder}: not in the recording")
+        return Unknown(f"{folder}: not in the recording") if self.beside is None else self.beside.names(folder)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | Unknown:
         """Bytes of a file, links followed. Without `length` at most 32 MiB are read."""
-        return Unknown(f"{path}: not in the recording")
+        silent = Unknown(f"{path}: not in the recording")
+        return silent if self.beside is None else self.beside.read(path, start, length)
 
     def is_open(self, path: str) -> bool:
         """Whether some process has the file open, as far as this user may see; False where nothing tells."""
-        return False
+        return self.beside is not None and self.beside.is_open(path)
 
     def digests(self, wanted: Mapping[str, str]) -> Mapping[str, str | Unknown]:
         """The digests of whole files, links followed, of the kind ("sha256", "git-sha1") that `wanted` gives each.
 
         Written as in HubFile.digest. Unknown for a file that cannot be read or that changed meanwhile.
         """
-        return dict.fromkeys(wanted, SILENT)
+        return dict.fromkeys(wanted, SILENT) if self.beside is None else self.beside.digests(wanted)
 
     def refusal(self, folder: str) -> str | Unknown | None:
         """Why files cannot be created in an existing folder ("read-only file system"), None when they can.
 
         Established without writing: mount flags, effective access rights, immutable flags, space and inodes.
         """
-        return None
+        return None if self.beside is None else self.beside.refusal(folder)
 
     def mount(self, path: str) -> Mount | Unknown:
-        return SILENT
+        return SILENT if self.beside is None else self.beside.mount(path)
 
     def speed(self, files: Sequence[str]) -> Speed | Unknown:
         """How fast these files can be read, by reading parts of them that the page cache does not hold."""
-        return SILENT
+        return SILENT if self.beside is None else self.beside.speed(files)
 
     def landmarks(self) -> tuple[str, ...]:
         """Large files that lie on this machine anyway, to measure a place where nothing of the user's lies yet."""
-        return ()
+        return () if self.beside is None else self.beside.landmarks()
 
     def elsewhere(self, places: Sequence[str]) -> tuple[str, ...]:
         """Those of `places`, relative to the root of any local disk ("hf/hub"), that are folders. No network."""
-        return ()
+        return () if self.beside is None else self.beside.elsewhere(places)
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
-        return SILENT
+        return SILENT if self.beside is None else self.beside.gpus()
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         """Name -> shape of all that the installed libraries take from the weight files of these parts.
 
         Starts a process that imports them: seconds, only for a deep check.
         """
-        return dict.fromkeys(parts, Unknown("the libraries of a recorded machine cannot be asked"))
+        unknown = Unknown("the libraries of a recorded machine cannot be asked")
+        return dict.fromkeys(parts, unknown) if self.beside is None else self.beside.skeletons(parts)
 
     def schema(self, trainer: str, near: Sequence[str]) -> Schema | Unknown | None:
         """What a checkout of the trainer at, above or just below one of these folders accepts; None without one.
 
         Mined from its source, of which nothing is run; Unknown when the checkout that the user named is no such.
         """
-        return None
+        return None if self.beside is None else self.beside.schema(trainer, near)
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
         """Versions of the installed packages among `names`, from their metadata, nothing imported."""
-        return {}
+        return {} if self.beside is None else self.beside.packages(names)
 
     @cached_property
     def flavour(self) -> ModuleType:

@@ -13,16 +13,14 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from ...families import classes
-from ...families.part_file import as_in_file, class_in, inferred_config, title_of
+from ...families import classes, family_with
+from ...families.part_files import as_in_file, class_in, inferred_config, title_of
 from ...families.record.shapes import BadConfig, Shapes
 from ...families.record.single_file import original_parts
 from ...families.tensors import needed_tensors
 from ...model.weights import COMFYUI_PREFIX
 from ..runtime.train_error import TrainError
 from ..weights.safetensors_files import TensorEntry, check_tensors, tensor_entries, weight_files
-
-_TRANSFORMERS = ("FluxTransformer2DModel", "ZImageTransformer2DModel")
 
 
 def component_files(place: Path) -> list[Path]:
@@ -56,7 +54,7 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
 
     `needed` are name -> shape of what the class builds. Raises TrainError.
     """
-    if class_name in _TRANSFORMERS:
+    if family_with(class_name).own is not None:  # a transformer
         whole = not place.is_file()
         return tensor_entries(weight_files(place)) if whole else single_file_entries(place, class_name, needed)
     entries = tensor_entries(weight_files(place))
@@ -133,15 +131,13 @@ def check_tokenizer(folder: Path) -> None:
     """Raises TrainError where the tokenizer needs a package that is not installed."""
     if (folder / "tokenizer.json").is_file() or not (folder / "spiece.model").is_file():
         return
-    lacks = [name for name, module in _FOR_PIECES.items() if not _is_here(module)]
+    needed = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
+    lacks = [name for name, module in needed.items() if not _is_here(module)]
     if lacks:
         raise TrainError(
             f"The tokenizer in {folder} is a spiece.model, which transformers reads with packages that are not here. "
             f"Type: pip install {' '.join(lacks)}"
         )
-
-
-_FOR_PIECES = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
 
 
 def _is_here(module: str) -> bool:

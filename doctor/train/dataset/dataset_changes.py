@@ -19,7 +19,10 @@ def dataset_fingerprint(items: Iterable[TrainingItem]) -> dict[str, str]:
     found: dict[str, list[TrainingItem]] = {}
     for item in items:
         found.setdefault(item.picture.digest, []).append(item)
-    return {digest: " ".join([*map(_digest, _parts(same)), str(len(same))]) for digest, same in found.items()}
+    told = {
+        digest: [fingerprints.of_texts(*sorted(texts)) for texts in _parts(same)] for digest, same in found.items()
+    }
+    return {digest: " ".join([*parts, str(len(found[digest]))]) for digest, parts in told.items()}
 
 
 def dataset_changes(before: Mapping[str, str], now: Mapping[str, str], step: int) -> str:
@@ -48,7 +51,3 @@ def _parts(items: Iterable[TrainingItem]) -> tuple[set[str], ...]:
         controls.add("" if item.picture.control is None else item.picture.control.digest)
         masks.add("" if item.mask is None else item.mask.digest)
     return captions, controls, masks
-
-
-def _digest(texts: Iterable[str]) -> str:
-    return fingerprints.of_texts(*sorted(texts))

@@ -6,7 +6,7 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,11 +96,9 @@ def read_training_items(
 ) -> list[TrainingItem]:
     """Returns all items of all datasets in a fixed order.
 
-    Raises TrainError for empty folders, bad images, bad captions.
-
     With `skip` pictures that cannot be read are left out, and it is told which. `tell` is told of those that are too
-    small for their dataset. `known` holds the shown size of
-    pictures that were decoded before, by the sha256 of their bytes; new ones are decoded and added to it.
+    small for their dataset. `known` holds the shown size of pictures that were decoded before, by the sha256 of their
+    bytes; new ones are decoded and added to it. Raises TrainError for empty folders, bad images, bad captions.
     """
     known = {} if known is None else known
     items: list[TrainingItem] = []
@@ -121,17 +119,15 @@ def read_training_items(
     return items
 
 
-def uncaptioned(items: Sequence[TrainingItem]) -> Iterator[str]:
-    """Yields what to say of images that are trained with an empty prompt because nobody wrote one."""
+def uncaptioned(items: Sequence[TrainingItem]) -> str:
+    """Returns what to say of images that are trained with an empty prompt because nobody wrote one, else ""."""
     captions = {item.picture.file: item.caption for item in items if not item.regular and item.dropout < 1}
     bare = sorted(file for file, caption in captions.items() if not caption)
-    if bare:
-        count = (
-            "No picture has a caption"
-            if len(bare) == len(captions)
-            else (f"{len(bare)} of {len(captions)} pictures have no caption (first {bare[0].name})")
-        )
-        yield f"{count}, no default_caption and no trigger word: an empty prompt is trained."
+    if not bare:
+        return ""
+    some = f"{len(bare)} of {len(captions)} pictures have no caption (first {bare[0].name})"
+    count = "No picture has a caption" if len(bare) == len(captions) else some
+    return f"{count}, no default_caption and no trigger word: an empty prompt is trained."
 
 
 def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
@@ -141,7 +137,7 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
     if (
         not recipe.cache_text_embeddings and not literal
-    ):  # ai-toolkit puts in the run's word too, but has none when it caches
+    ):  # ai-toolkit puts in the run's word too, but not to the cache
         caption = with_trigger(caption, recipe.trigger_word, add=not regular)
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
@@ -165,21 +161,18 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
 
 
 def _mask(recipe: Recipe, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
-    alpha, folder = dataset.alpha_mask, dataset.mask_folder
-    file = picture.file
-    if alpha and not recipe.loss.balanced_masks and is_opaque(file):  # as in sd-scripts
+    how = dataset.invert_mask, dataset.mask_min_value
+    if dataset.alpha_mask:
+        is_whole = not recipe.loss.balanced_masks and is_opaque(picture.file)  # as in sd-scripts
+        return None if is_whole else LossMask(picture.file, picture.digest, True, *how)
+    if not dataset.mask_folder:
         return None
-    if not alpha:
-        if not folder:
-            return None
-        if not Path(folder).is_dir():
-            raise TrainError(f"The folder of masks {folder} does not exist or is not a folder.")
-        found = (Path(folder) / f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
-        if (own := next((path for path in found if path.is_file()), None)) is None:
-            return None
-        file = own
-    digest = picture.digest if alpha else fingerprints.of_file(file)
-    return LossMask(file, digest, alpha, dataset.invert_mask, dataset.mask_min_value)
+    folder = Path(dataset.mask_folder)
+    if not folder.is_dir():
+        raise TrainError(f"The folder of masks {folder} does not exist or is not a folder.")
+    names = (folder / f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+    file = next((path for path in names if path.is_file()), None)
+    return None if file is None else LossMask(file, fingerprints.of_file(file), False, *how)
 
 
 def _place(picture: DatasetImage, item: TrainingItem, copy: int) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,24 +50,6 @@ class EncodingCache:
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
-
-
-class ImageSizes:
-    """The pixel sizes of images that decoded without error, by the sha256 of their bytes, in one file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "pictures.json"
-
-    def read(self) -> dict[str, tuple[int, int]]:
-        """Returns the sizes; {} where there is no readable file."""
-        try:
-            content = json.loads(self.file.read_text(encoding="utf-8"))
-            return {str(digest): (int(width), int(height)) for digest, (width, height) in content.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
-
-    def write(self, sizes: dict[str, tuple[int, int]]) -> None:
-        write_atomic(self.file, json.dumps(sizes).encode(), durable=False)
 
 
 def checksum(values: Mapping[str, Tensor]) -> str:

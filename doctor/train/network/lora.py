@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...families.network import lokr_factor, lokr_rank
+from ...families.network import is_kohya, lokr_factor, lokr_rank, network_shapes, sources
 from ...families.record import Family
-from ...families.start import is_kohya, network_shapes, sources
 from ...model import recipe as recipes
 from ...model.start import misfit
 from ..families import family_of

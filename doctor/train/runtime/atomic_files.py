@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ...files.renaming import replace
+from ...files.durable import replace
 from .train_error import TrainError
 
 

@@ -120,8 +120,9 @@ class FlowMatchingLoss:
         """The weighted loss of each sample, b."""
         target, before = self._target(batch)
         guess = self._predict(batch, batch.captions)
-        if self.loss.differential_guidance is not None:
-            target = guess.detach() + self.loss.differential_guidance * (target - guess.detach())
+        scale = self.loss.differential_guidance
+        if scale is not None and scale != 1.0:
+            target = guess.detach() + scale * (target - guess.detach())
         losses = sample_losses(self.loss, guess, target, batch.mask) * batch.weight.to(self.device)
         if batch.plain_mask is not None and self.loss.background_weight is not None:
             # by itself, whatever the picture and its noise weigh

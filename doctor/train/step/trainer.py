@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...model.recipe import Ema, Recipe
+from ...model.recipe import Ema
 from ..dataset.batch_sampler import BatchSampler
 from ..dataset.dataset_changes import dataset_fingerprint
 from ..dataset.training_items import TrainingItem
@@ -53,10 +53,8 @@ class TrainingState:
 class Trainer:
     """The trained weights and what moves them; what step n does follows from the seed and n alone."""
 
-    def __init__(
-        self, recipe: Recipe, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress
-    ) -> None:
-        self.recipe = recipe
+    def __init__(self, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress) -> None:
+        recipe = self.recipe = objective.recipe
         self.objective = objective
         self.network = objective.network
         self.ranks = objective.ranks

@@ -8,7 +8,6 @@ one tensor. Where several processes share the model out (`fsdp`), each reads and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...families.part_file import title_of
+from ...families.part_files import title_of
 from ..components.component_files import checked_tensors, component_class, component_config
 from ..families import family_named, family_of, family_titles
 from ..kernels.quantized_linear import Quantization, storage_of
@@ -33,7 +32,7 @@ from .fsdp import ShardPlan, shard_model
 def transformer_folder(model_folder: Path) -> Path:
     """Returns the folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
     for folder in (model_folder / "transformer", model_folder):
-        if _class_name(folder / "config.json") is not None:
+        if _class_name(folder) is not None:
             return folder
     raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")
 
@@ -41,9 +40,8 @@ def transformer_folder(model_folder: Path) -> Path:
 def transformer_sources(model: Path, extras: Path | None, *, alone: bool = False) -> tuple[Path, Path]:
     """Returns the paths of the transformer's config and of its weights, a folder or a single file each.
 
-    Raises TrainError.
-
     A single file has its config, as its other parts, from the `extras`; `alone`, its config is inferred from it.
+    Raises TrainError.
     """
     if model.is_file() and alone:
         return model, model
@@ -64,8 +62,7 @@ def build_empty_transformer(place: Path) -> nn.Module:
         path, name = place, component_class(place)
         what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
     else:
-        path = place / "config.json"
-        name = _class_name(path)
+        path, name = place / "config.json", _class_name(place)
         what = f"{path} describes {name or 'no model'}"
     family = family_named(name or "")
     if family is None:
@@ -186,12 +183,6 @@ def _layout(
     }
 
 
-def _class_name(path: Path) -> str | None:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise TrainError(f"{path} cannot be read: {error}.") from error
-    name = config.get("_class_name") if isinstance(config, dict) else None
+def _class_name(folder: Path) -> str | None:
+    name = component_config(folder, "").get("_class_name") if (folder / "config.json").is_file() else None
     return name if isinstance(name, str) else None

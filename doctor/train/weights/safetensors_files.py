@@ -14,7 +14,8 @@ import psutil
 import torch
 from torch import Tensor
 
-from ...families.part_file import shards_of
+from ...families.part_files import shards_of
+from ...model.amounts import few
 from ...model.weights import SCALES
 from ..runtime.atomic_files import drop_from_memory
 from ..runtime.train_error import TrainError
@@ -69,18 +70,12 @@ def read_header(file: Path) -> list[TensorEntry]:
             if total < 8 or not 2 <= length <= total - 8:
                 raise TrainError(f"{file} is not a safetensors file ({total} bytes, no header). Fetch it again.")
             header = json.loads(stream.read(length))
+            header.pop("__metadata__", None)
             begin = 8 + length
             entries = [
-                TensorEntry(
-                    name,
-                    file,
-                    info["dtype"],
-                    tuple(info["shape"]),
-                    begin + info["data_offsets"][0],
-                    info["data_offsets"][1] - info["data_offsets"][0],
-                )
+                TensorEntry(name, file, info["dtype"], tuple(info["shape"]), begin + start, stop - start)
                 for name, info in header.items()
-                if name != "__metadata__"
+                for start, stop in [info["data_offsets"]]
             ]
     except FileNotFoundError:
         raise TrainError(
@@ -128,7 +123,7 @@ def check_tensors(entries: Mapping[str, TensorEntry], expected: Mapping[str, tup
     if missing:
         raise TrainError(
             f"{len(missing)} of the {len(expected)} tensors that the model of {folder} needs are in none of its "
-            f"files: {_some(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
+            f"files: {few(missing)}. They would stay empty (on meta) or random. Fetch the complete files again."
         )
     wrong = [name for name, shape in expected.items() if entries[name].shape != shape]
     if wrong:
@@ -188,8 +183,3 @@ def tensor_view(buffer: bytearray | mmap.mmap, entry: TensorEntry, offset: int =
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
     return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
-
-
-def _some(names: list[str], limit: int = 4) -> str:
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from ...model.weights import adapter_part
 from ..runtime.train_error import TrainError
 from .safetensors_files import stream_tensors, tensor_entries
-
-_KEY = re.compile(
-    r"(?:diffusion_model\.|transformer\.)?(.+)\.(?:(?:(lora_A|lora_B)(?:\.default)?|(lora_down|lora_up))\.weight|alpha)"
-)
-_PARTS = {"lora_A": "A", "lora_down": "A", "lora_B": "B", "lora_up": "B", None: "alpha"}
 
 
 @dataclass(frozen=True)
@@ -48,10 +43,10 @@ def read_training_adapter(file: Path, linears: dict[str, tuple[int, int]]) -> di
     }
     parts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        key = _KEY.fullmatch(name)
-        if key is None:
+        module, part = adapter_part(name)
+        if not part:
             raise TrainError(f"{file} is not a LoRA that can be merged: {name} is neither lora_A, lora_B nor alpha.")
-        parts.setdefault(key[1], {})[_PARTS[key[2] or key[3]]] = tensor
+        parts.setdefault(module, {})[part] = tensor
     if not parts:
         raise TrainError(f"{file} holds no tensors.")
     unknown = [module for module in parts if module not in linears]

@@ -10,8 +10,8 @@ import pytest
 from zdoctor.checks.ai_toolkit.logins import login_asked_for
 from zdoctor.doctor.model import Run, Schema, Unknown, Value, Where
 from zdoctor.doctor.model.environment import Environment
+from zdoctor.doctor.probe.environment import probe_logins
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.logins import probe_logins
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
 from zdoctor.tests.changes import changed

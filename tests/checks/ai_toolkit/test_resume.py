@@ -16,7 +16,7 @@ from zdoctor.checks.ai_toolkit import resume
 from zdoctor.doctor.model import Config, Finding, Quarantine, Run, SetValue
 from zdoctor.doctor.model.remains import EarlierSave, hides
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.remains import probe_earlier
+from zdoctor.doctor.probe.start import probe_earlier
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.paths import set_the_save_aside
 from zdoctor.fixes.values import take_the_rank_of_the_save

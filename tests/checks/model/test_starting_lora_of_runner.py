@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.ai_toolkit.starting_lora import starting_lora_refused
-from zdoctor.doctor.families.start import is_kohya, network_shapes, target_linears
+from zdoctor.doctor.families.network import is_kohya, network_shapes, target_linears
 from zdoctor.doctor.model import Finding, ModelFolder, Run, Unknown, Value, Where
 from zdoctor.doctor.model.remains import own_state
 from zdoctor.doctor.model.start import Start
@@ -164,7 +164,7 @@ def test_the_key_of_sd_scripts(tmp_path: Path) -> None:
         run,
         recipe=replace(run.recipe, network=replace(run.recipe.network, initial_weights=gone)),
         settings={**run.settings, "network_weights": Value(gone, place, 0, 0)},
-        keys={**run.keys, "network.lora": "network_weights"},
+        keys={**run.keys, "network.initial_weights": "network_weights"},
     )
     (finding,) = findings(run)
     assert finding.where == place and said_by_the_runner(run)

@@ -262,7 +262,7 @@ def test_every_step_is_described(home: Path) -> None:
 
 
 def test_an_empty_plan_is_no_transaction(state: Path) -> None:
-    assert apply(Plan("c.yaml", (Fix("nothing", ()),)), state=state) == Applied("", (), 0)
+    assert apply(Plan("c.yaml", (Fix("nothing", ()),)), state=state) == Applied("", 0)
     assert not state.exists()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, describe, diff, undo
-from zdoctor.doctor.apply.precheck import precheck
+from zdoctor.doctor.apply.steps import precheck
 from zdoctor.doctor.model import FetchFile
 
 from ..trees import plan, snapshot

@@ -12,8 +12,7 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchE
 from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
-from zdoctor.doctor.families.part_file import class_in
-from zdoctor.doctor.families.part_files import part_files
+from zdoctor.doctor.families.part_files import class_in, part_files
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
 from zdoctor.doctor.families.zimage.record import ZIMAGE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, apply, undo
-from zdoctor.doctor.files import renaming
+from zdoctor.doctor.files import durable
 from zdoctor.doctor.model import Quarantine, WriteText
 
 from ..trees import plan, snapshot
@@ -33,8 +33,8 @@ def held(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
     hinder("rename")
     hinder("replace")
-    monkeypatch.setattr(renaming, "TRIES", 3)
-    monkeypatch.setattr(renaming, "TRY_SECONDS", 0.0)
+    monkeypatch.setattr(durable, "TRIES", 3)
+    monkeypatch.setattr(durable, "TRY_SECONDS", 0.0)
 
 
 def test_a_repair_waits_for_who_looks_at_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

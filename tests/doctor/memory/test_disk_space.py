@@ -15,8 +15,8 @@ from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.memory.disk_space import Need, needs
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
 from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.probe.files import probe_room
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.writes import probe_room
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.step.trainer import TrainingState
 from zdoctor.tests.changes import changed

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.examined import examined
-from zdoctor.doctor.families.start import network_shapes, target_linears
+from zdoctor.doctor.families.network import network_shapes, target_linears
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.models import run_of

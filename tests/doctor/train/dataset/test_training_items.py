@@ -108,12 +108,12 @@ def test_pictures_without_a_caption_are_told_of(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", caption=b"a cat")
     picture(tmp_path, "b.png", caption=b" ")
     dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,))
-    (said,) = uncaptioned(items_of(tmp_path, dataset))
+    said = uncaptioned(items_of(tmp_path, dataset))
     assert said.startswith("1 of 2 pictures have no caption (first b.png)")
-    assert not list(uncaptioned(items_of(tmp_path, replace(dataset, default_caption="a thing"))))
-    assert not list(uncaptioned(items_of(tmp_path, replace(dataset, is_regularisation=True))))
+    assert not uncaptioned(items_of(tmp_path, replace(dataset, default_caption="a thing")))
+    assert not uncaptioned(items_of(tmp_path, replace(dataset, is_regularisation=True)))
     (tmp_path / "a.txt").unlink()
-    assert [text[:24] for text in uncaptioned(items_of(tmp_path, dataset))] == ["No picture has a caption"]
+    assert uncaptioned(items_of(tmp_path, dataset)).startswith("No picture has a caption")
 
 
 TRIGGERS: list[tuple[dict[str, Any], bool, str, str]] = [

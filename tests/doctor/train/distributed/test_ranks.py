@@ -16,8 +16,8 @@ import pytest
 from torch.distributed import DistBackendError
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands import process_count
-from zdoctor.doctor.commands.process_count import too_large
+from zdoctor.doctor.commands import handover
+from zdoctor.doctor.commands.handover import too_large
 from zdoctor.doctor.model import Gpu, Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.distributed.launcher import _free_port
@@ -194,12 +194,12 @@ def test_a_card_that_somebody_else_fills_gets_no_process(
     for name in ("CUDA_VISIBLE_DEVICES", "RANK"):
         monkeypatch.delenv(name, raising=False)
     gpus = [Gpu(i, "NVIDIA A10", 24 << 30, gib << 30, (8, 6), "570", "recorded") for i, gib in enumerate(free)]
-    monkeypatch.setattr(process_count, "LiveWorld", lambda: SimpleNamespace(gpus=lambda: tuple(gpus)))
+    monkeypatch.setattr(handover, "LiveWorld", lambda: SimpleNamespace(gpus=lambda: tuple(gpus)))
     phase = Phase("training step", {"transformer": 12 << 30})
     memory = Memory("GPU 0, NVIDIA A10", (phase,), 24 << 30, 24 << 30, "", "", cards=2, least_free=min(free) << 30)
     runs = [run_with(device="cuda", gradient_accumulation=2)]
     seen: Any = SimpleNamespace(facts=[SimpleNamespace(memory=memory)], reading=SimpleNamespace(runs=runs))
-    assert process_count.process_count(seen) == count
+    assert handover.process_count(seen) == count
     said = capsys.readouterr().err
     assert ("has only 3.2 GB free" in said and "on GPU 0, NVIDIA A10 alone" in said) is (count == 1)
 

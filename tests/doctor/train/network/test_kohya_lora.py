@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.families import classes
+from zdoctor.doctor.families.network import sources
 from zdoctor.doctor.families.record.single_file import original_parts
-from zdoctor.doctor.families.start import sources
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer

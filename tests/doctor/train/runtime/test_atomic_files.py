@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zdoctor.doctor.files import renaming
+from zdoctor.doctor.files import durable
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import prune_checkpoints, read_state, write_state
 from zdoctor.doctor.train.output.loss_log import LossLog
@@ -76,8 +76,8 @@ def test_a_file_that_is_being_read_is_replaced_in_time(tmp_path: Path, monkeypat
         return plain(self, target)
 
     monkeypatch.setattr(Path, "replace", hindered)
-    monkeypatch.setattr(renaming, "TRIES", 3)
-    monkeypatch.setattr(renaming, "TRY_SECONDS", 0.0)
+    monkeypatch.setattr(durable, "TRIES", 3)
+    monkeypatch.setattr(durable, "TRY_SECONDS", 0.0)
     with atomic_file(tmp_path / "a") as stream:
         stream.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1

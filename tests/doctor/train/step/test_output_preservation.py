@@ -56,7 +56,7 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     masks = LossMasks(EncodingCache(cache), 8)
     masks.prepare(items, lambda _: None)
     objective = FlowMatchingLoss(run.recipe, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
-    made = Trainer(run.recipe, objective, items, Recorder())
+    made = Trainer(objective, items, Recorder())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)
     return made

@@ -11,7 +11,7 @@ from zdoctor.doctor.families.components.autoencoder_kl import VAE
 from zdoctor.doctor.families.components.clip_text import CLIP_L
 from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 from zdoctor.doctor.families.components.t5 import T5_XXL
-from zdoctor.doctor.families.part_file import as_in_file, class_in, inferred_config, shards_of, title_of
+from zdoctor.doctor.families.part_files import as_in_file, class_in, inferred_config, shards_of, title_of
 from zdoctor.doctor.families.record.shapes import BadConfig, Shapes
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model.weights import COMFYUI_PREFIX
