@@ -299,17 +299,17 @@ def _samples(w: Written) -> tuple[SamplePrompt, ...]:
         prompt = prompts[number] if listed is None else w.raw(f"{at}/prompt")
         if not isinstance(prompt, str):
             continue
-        walked = base + number if walks else base
+        one, either = w.below(at), w.below(at, "sample")
         made.append(
             SamplePrompt(
                 prompt=prompt,
-                width=w.whole(f"{at}/width", default=w.whole("sample/width", default=512)),
-                height=w.whole(f"{at}/height", default=w.whole("sample/height", default=512)),
-                seed=w.whole(f"{at}/seed", default=walked),
-                steps=w.whole(f"{at}/sample_steps", default=w.whole("sample/sample_steps", default=20)),
-                guidance=w.number(f"{at}/guidance_scale", default=w.number("sample/guidance_scale", default=7.0)),
-                negative=w.text(f"{at}/neg", default=w.text("sample/neg")),
-                control=w.maybe(f"{at}/ctrl_img"),
+                width=either.whole("width", default=512),
+                height=either.whole("height", default=512),
+                seed=one.whole("seed", default=base + number if walks else base),
+                steps=either.whole("sample_steps", default=20),
+                guidance=either.number("guidance_scale", default=7.0),
+                negative=either.text("neg"),
+                control=one.maybe("ctrl_img"),
             )
         )
     return tuple(map(_with_flags, made))
