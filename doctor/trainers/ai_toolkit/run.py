@@ -42,17 +42,12 @@ def runs(path: str, values: Mapping[str, Value]) -> tuple[tuple[Run, ...], str]:
     """The training runs of a parsed config by its values, and why there are none."""
     job = values["/job"].value
     processes = values["/config/process"].value
-    made: list[Run] = []
-    for index, process in enumerate(processes):
-        kind = process["type"]
-        known = TRAINERS + OTHER_TRAINING if job in ("extension", "train") else ()
-        if kind in known:
-            made.append(_run(path, values, index))
-    if made:
-        return tuple(made), ""
     if job not in ("extension", "train"):
         return (), f"this is an {job} job: nothing is trained" if job == "extract" else f"a {job} job trains nothing"
-    return (), f"the process type {processes[0]['type']} trains nothing that zdoctor knows"
+    trained = [index for index, process in enumerate(processes) if process["type"] in TRAINERS + OTHER_TRAINING]
+    if not trained:
+        return (), f"the process type {processes[0]['type']} trains nothing that zdoctor knows"
+    return tuple(_run(path, values, index) for index in trained), ""
 
 
 def _run(path: str, values: Mapping[str, Value], index: int) -> Run:

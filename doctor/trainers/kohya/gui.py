@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...model import Value
 from ...model.record import replace
@@ -105,11 +106,9 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     """The script that the GUI starts, and the options that it writes for it; empty values it leaves out."""
     tree = {pointer[1:]: value for pointer, value in values.items() if pointer.count("/") == 1}
 
-    def on(name: str) -> bool:
-        return name in tree and bool(tree[name].value)
-
-    prefix = next((prefix for box, prefix in _BOXES.items() if on(box)), "")
-    kind = tree["LoRA_type"].value if "LoRA_type" in tree else None
+    plain = {name: value.value for name, value in tree.items()}
+    prefix = next((prefix for box, prefix in _BOXES.items() if plain.get(box)), "")
+    kind = plain.get("LoRA_type")
     options: dict[str, Value] = {}
     for name, value in tree.items():
         option = _RENAMED.get(name, name)
@@ -128,19 +127,19 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
         else:
             options[option] = value
     if kind == "Flux1":
-        options |= _of_flux(tree)
+        options |= _of_flux(tree, plain)
     options |= _schedule(tree, options) | _additional(tree)
     train = "train_network" if kind is not None else "train" if prefix else "train_db"
     return prefix + train, options
 
 
-def _of_flux(tree: Mapping[str, Value]) -> dict[str, Value]:
+def _of_flux(tree: Mapping[str, Value], plain: Mapping[str, Any]) -> dict[str, Value]:
     """What the GUI makes of the settings of a Flux LoRA: which parts learn, by their rates, and the network_args."""
     made: dict[str, Value] = {}
     rate = tree.get("unet_lr")
-    if rate is not None and _number(rate.value) and not _number(_value(tree, "text_encoder_lr")):
+    if rate is not None and _number(rate.value) and not _number(plain.get("text_encoder_lr")):
         made["network_train_unet_only"] = replace(rate, value=True)
-    ggpo = bool(_value(tree, "train_lora_ggpo"))
+    ggpo = bool(plain.get("train_lora_ggpo"))
     given = [
         (name, value)
         for name, value in tree.items()
@@ -177,10 +176,6 @@ def _additional(tree: Mapping[str, Value]) -> dict[str, Value]:
         name: replace(text, value=value, where=replace(text.where, pointer=f"{text.where.pointer}/{name}"))
         for name, value in options_in(text.value, LISTS)
     }
-
-
-def _value(tree: Mapping[str, Value], name: str) -> object:
-    return tree[name].value if name in tree else None
 
 
 def _number(value: object) -> float:

@@ -50,10 +50,8 @@ def refused_rates(run: Run, w: Written) -> Iterator[Reason]:
         yield "optimizer_settings", "The optimizer_args are no Python values"
         return
     if name == "adafactor" and settings.get("relative_step", True):
-        yield (
-            "optimizer",
-            "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported",
-        )
+        told = "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported"
+        yield "optimizer", told
     yield from _schedule(run, w)
 
 

@@ -80,10 +80,8 @@ def _updates(run: Run, w: Written) -> Iterator[Reason]:
         yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
     both = w.whole("save_every_n_epochs", "save_n_epoch_ratio") and w.whole("save_every_n_steps")
     if both and w.whole("save_last_n_steps", "save_last_n_epochs"):
-        yield (
-            "save_every_n_epochs",
-            "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out",
-        )
+        told = "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out"
+        yield "save_every_n_epochs", told
     if w.whole("save_n_epoch_ratio") and not w.whole("max_train_epochs"):
         yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
     if w.whole("t5xxl_max_token_length", default=512) != 512:

@@ -52,10 +52,7 @@ def refused_optimizer(run: Run, options: Written) -> Iterator[Reason]:
             yield "optimizer_config", f"{name} in optimizer_config is {value or 'empty'}, which is no number"
     betas = [name for name in ("optimizer_beta1", "optimizer_beta2") if options.raw(name) is not None]
     if len(betas) == 1:
-        yield (
-            betas[0],
-            "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise",
-        )
+        yield betas[0], "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise"
     elif betas and "betas" not in own:
         yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {recipe.optimizer.name}"
     for name in betas:
