@@ -109,6 +109,11 @@ class Written:
         value = self.raw(*keys)
         return value if isinstance(value, list) else []
 
+    def names(self, key: str) -> tuple[str, ...]:
+        """The entries of a list, or of a text that commas divide."""
+        value = self.raw(key) or ""
+        return tuple(str(one).strip() for one in (value if isinstance(value, list) else str(value).split(",")))
+
     def pairs(self, key: str) -> dict[str, str]:
         """`name=value` entries, as in network_args."""
         value = self.raw(key)

@@ -70,6 +70,7 @@ _FIELDS = {
     "sample_every": Setting("sample/sample_every", Written.whole, 100),
     "validation.first_step": Setting("sample/sample_start_step", Written.whole),
     "logging.wandb": Setting("logging/use_wandb", Written.flag),
+    "logging.report_to": Setting("logging/report_to", Written.names),
 }
 _KEYS = {
     **{name: setting.key for name, setting in _FIELDS.items()},
@@ -98,7 +99,6 @@ _KEYS = {
     "validation.guidance": "sample/guidance_scale",
     "validation.steps": "sample/sample_steps",
     "recovery_adapter": "model/accuracy_recovery_adapter",
-    "logging.report_to": "logging/report_to",
     "validation_config": "train/validation_config",
 }
 _OF_DATASET = {
@@ -238,10 +238,7 @@ def _validation(w: Written) -> dict[str, Any]:
 
 
 def _logging(w: Written) -> dict[str, Any]:
-    named = w.raw("logging/report_to") or ""
-    trackers = named if isinstance(named, list) else str(named).split(",")
     return {
-        "logging.report_to": tuple(str(part).strip() for part in trackers),
         "logging.project": str(w.raw("logging/project_name") or "ai-toolkit"),
         "logging.run_name": str(w.raw("logging/run_name") or ""),
         "logging.every": w.whole("logging/log_every", default=100) or 100,

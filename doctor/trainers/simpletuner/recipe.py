@@ -175,13 +175,10 @@ def _dataset(run: Run, dataset: Dataset, options: Written) -> Dataset:
 
 
 def _logging(run: Run, options: Written) -> Logging:
-    report = options.raw("report_to") or ""
-    if not report:
+    if not options.raw("report_to"):
         return Logging()
     return Logging(
-        report_to=tuple(
-            str(part).strip() for part in (report if isinstance(report, list) else str(report).split(","))
-        ),
+        report_to=options.names("report_to"),
         project=options.text("tracker_project_name", default="simpletuner-training"),
         run_name=options.text("tracker_run_name", default=run.name),
         every=1,
