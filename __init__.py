@@ -5,6 +5,12 @@ The public face, loaded on first use: `zdoctor.check`, `zdoctor.fix`, `zdoctor.t
 
 from __future__ import annotations
 
+import sys
+
+# `python -m zdoctor` puts the current folder first among the places of modules: a re.py there is none of ours.
+if sys.argv[:1] == ["-m"] and __name__ in sys.orig_argv and not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
+
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from ..doctor.model import Finding, Report
+from ..doctor.model.printable import UNPRINTABLE
 
 SCHEMA = "zdoctor.report/1"
 
@@ -17,10 +17,10 @@ def render(report: Report) -> str:
     return dumps(as_data(report))
 
 
-def dumps(data: dict[str, Any]) -> str:
-    """JSON, one trailing newline. Control characters and bytes of names that are not UTF-8 come out as escapes."""
-    text = json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n"
-    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
+    """JSON, one trailing newline. What is unprintable, such as bytes that are not UTF-8, comes out escaped."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent, default=str) + "\n"
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def as_data(report: Report) -> dict[str, Any]:

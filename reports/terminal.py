@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..doctor.model import Finding, Fix, Outcome, Plan, Report
+from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
 from . import words
 
@@ -27,13 +28,12 @@ Spans = Sequence[tuple[str, str]]
 Line = Spans | Wrapped
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "�")
 
 
 def paint(lines: Iterable[Line], color: bool = False, width: int = 100) -> str:
     """Lines to text; with `color` as ANSI for a terminal. Control characters of file names never reach it."""
     spans = (spans for line in lines for spans in _broken(line, min(width, 110)))
-    cleaned = [[(style, text.translate(CONTROLS)) for style, text in line] for line in spans]
+    cleaned = [[(style, printable(text.replace("\n", "\0"))) for style, text in line] for line in spans]
     if not color:
         return "".join("".join(text for _, text in line).rstrip() + "\n" for line in cleaned)
     from rich.console import Console

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.findings import CONFIG_UNREAD
+from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
@@ -20,17 +21,12 @@ EFFECTS = {
     "changes-result": ", changes the training result",
 }
 CRASHED = "crashed (our bug, please report)"
-# What no page, log or parser should get from a file name: control characters but tab and newline, overrides of the
-# writing direction, halves of characters, and what is no character.
-UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
 SECTION = re.compile(r"^(What|Why|Repair|Upstream|Signature):[ \n]*", re.M)
 
 
 def clean(text: str) -> str:
     """`text` with a replacement character for each that is unprintable, and one kind of line end."""
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub("\r\n?", "\n", text))
+    return printable(re.sub("\r\n?", "\n", text))
 
 
 def heading(report: Report) -> str:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from ..errors import UserError, printable
+from ..errors import UserError
+from ..model.printable import printable
 
 if TYPE_CHECKING:
     from ...reports.terminal import Line

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import apply as writer
-from ..errors import UserError, not_cached, printable
+from ..errors import UserError, not_cached
 from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
 from ..model.amounts import amount
 from ..model.plans import note_of
+from ..model.printable import printable
 from ..model.recipe import Recipe
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder

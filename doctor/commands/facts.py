@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ..examine.examination import examine_config
@@ -22,7 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     config = named_or_found(options.config) if options.config else None
     record = facts(config, options.about)
-    console.emit(json.dumps(record, ensure_ascii=False, indent=1) + "\n", options.output, spare=config or "")
+    from ...reports.json import dumps
+
+    console.emit(dumps(record, indent=1), options.output, spare=config or "")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import apply as writer
-from ..errors import printable
+from ..model.printable import printable
 from ..state import state_folder
 from . import console
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...reports import terminal
 from ..crash.failures import SAID
-from ..errors import INTERRUPTED, UserError
+from ..errors import INTERRUPTED, UserError, without_tokens
 from ..files import fingerprints
 from ..model.shell import quoted
 from ..state import state_folder
@@ -174,7 +174,10 @@ def _kept(ended: Ended) -> str | None:
     name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{os.getpid()}.log"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / name).write_bytes(ended.tail)
+        # the owner's alone, and without tokens: programs print what they were given
+        text = without_tokens(ended.tail.decode("utf-8", "surrogateescape"), os.environ)
+        with open(folder / name, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
         for old in sorted(folder.glob("*.log"))[:-MOST_LOGS]:
             old.unlink()
     except OSError:

@@ -7,8 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from ..errors import UserError, printable
+from ..errors import UserError
 from ..model import Schema
+from ..model.printable import printable
 from ..schema.checkouts import NoCheckout, mine, recognised
 from ..schema.editor import editor_schema
 from ..schema.tables import as_json, shipped

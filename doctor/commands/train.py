@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...reports import terminal
 from .. import state
-from ..errors import INTERRUPTED, UserError, printable
+from ..errors import INTERRUPTED, UserError
 from ..examine.examination import Examination
+from ..model.printable import printable
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting

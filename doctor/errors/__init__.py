@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 USER_MISTAKE, OUR_BUG, INTERRUPTED = 2, 4, 130
 
@@ -24,13 +24,17 @@ def not_cached(repo: str, cached: Sequence[str], otherwise: str) -> UserError:
     return UserError(f"{repo} is in no hub cache of this machine.", f"Did you mean {near[0]}?" if near else otherwise)
 
 
-def printable(text: str) -> str:
-    """`text` without the control characters of file names, which a terminal would obey."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+_TOKEN = re.compile(r"\b(hf_|gh[opsu]_|sk-)[\w-]{10,}", re.A)
 
 
 def redacted(text: str, home: str) -> str:
-    """`text` without the home folder and without anything that looks like a hub token."""
-    if len(home) > 1:
-        text = text.replace(home, "~")
-    return re.sub(r"\bhf_[A-Za-z0-9]{10,}", "hf_***", text)
+    """`text` without the home folder and without anything that looks like a token of the hub or of a service."""
+    return without_tokens(text.replace(home, "~") if len(home) > 1 else text)
+
+
+def without_tokens(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """`text` without what looks like a token, and without the values of variables that are named as one."""
+    for name, value in (environment or {}).items():
+        if len(value) > 7 and re.search(r"TOKEN|SECRET|PASSWORD|API_?KEY", name, re.I):
+            text = text.replace(value, "***")
+    return _TOKEN.sub(r"\1***", text)

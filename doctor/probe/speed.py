@@ -48,7 +48,11 @@ def speed_of(
     """The speed of files of one folder. `mount` and `lines` are what the system says of its mounts."""
     if not files:
         return Unknown("there is no file to read")
-    on, real, folder = mount(files[0]), os.path.realpath(files[0]), str(Path(files[0]).parent)
+    try:
+        real = os.path.realpath(files[0])
+    except ValueError as error:  # a name that no file system has
+        return Unknown(f"the files cannot be read ({error})")
+    on, folder = mount(files[0]), str(Path(files[0]).parent)
     filesystem, device = on.filesystem if isinstance(on, Mount) else "unknown", device_of(real, lines)
     if device is not None and device.image is not None:  # which is what can be read past the page cache
         speed = speed_of([device.image], mount, lines)

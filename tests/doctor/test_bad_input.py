@@ -124,7 +124,9 @@ def test_a_bad_config_is_a_finding(name: str, tmp_path: Path, capsys: pytest.Cap
 
 
 def unprintable(text: str) -> list[str]:
-    return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000]
+    """Control characters, overrides of the writing direction and halves of characters."""
+    ranges = ((0, 9), (11, 32), (127, 160), (0x202A, 0x202F), (0x2066, 0x206A), (0xD800, 0xE000))
+    return [c for c in text if any(low <= ord(c) < high for low, high in ranges)]
 
 
 def shell(words: str, folder: Path, **environment: str) -> tuple[int, str]:
@@ -179,7 +181,7 @@ def test_a_bad_machine_file_is_one_line(text: str, tmp_path: Path, capsys: pytes
 
 
 def test_errors_do_not_speak_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "a\x1b[2Jb.yaml"
+    name = "a\x1b[2J\u202eb.yaml"
     (tmp_path / name).write_text(GOOD)
     for words in (
         ["check", "a[2Jb.yaml"],
@@ -349,3 +351,12 @@ def test_a_file_that_is_no_config_is_one_clear_line(
     assert says in out and ".. " not in out
     # of a file that nobody is known to read, nobody can say what its trainer would do
     assert ("Nothing in it can be checked." in out) is ("no training config" in out)
+
+
+@pytest.mark.parametrize("name", ["re", "json", "argparse", "typing", "yaml"])
+def test_a_module_in_the_current_folder_is_not_run(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')")
+    (tmp_path / "c.yaml").write_text("a: 1")
+    words = [sys.executable, "-m", "zdoctor", "check", "c.yaml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "no training config" in done.stdout, done.stderr

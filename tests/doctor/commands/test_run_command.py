@@ -61,7 +61,15 @@ def test_output_and_exit_code_are_the_programs_own(tmp_path: Path, own_state_fol
     assert "only here\n" in said(done) and "ended with exit code 7" in said(done)
     (log,) = (own_state_folder / "logs").iterdir()
     assert log.read_bytes().replace(b"only here\n", b"") == bytes(range(256)) * 3000
-    assert log.parent.stat().st_mode & 0o077 == 0 or os.name != "posix"
+    assert (log.parent.stat().st_mode | log.stat().st_mode) & 0o077 == 0 or os.name != "posix"
+
+
+def test_a_token_that_is_printed_is_not_kept(tmp_path: Path, own_state_folder: Path) -> None:
+    file = program(tmp_path, "print('token=hf_abcdefghijklmnop', 'wandb 0123456789abcdef')")
+    done = start("--", sys.executable, file, env={**os.environ, "WANDB_API_KEY": "0123456789abcdef"})
+    assert done.stdout == b"token=hf_abcdefghijklmnop wandb 0123456789abcdef\n"
+    (log,) = (own_state_folder / "logs").iterdir()
+    assert log.read_text() == "token=hf_*** wandb ***\n"
 
 
 def test_standard_input_is_the_programs(tmp_path: Path) -> None:
