@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from ...configs.words import joined
 from ...configs.written import Written
 from ...model import Run, Value
-from ..text import joined
 from .recipe import keys_of, recipe_of
 
 JOBS = ("extension", "train", "extract", "generate", "mod")

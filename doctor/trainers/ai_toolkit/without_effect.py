@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..text import words
+from ...configs.words import words
 
 # Of each section, of which a list index is `*`.
 _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...configs.words import options_in, words
 from ...model import Value
 from ...model.record import replace
-from ..text import options_in, words
 from .starts import LISTS
 
 _MARKS = ("flux1_checkbox", "LyCORIS_preset", "num_cpu_threads_per_process", "model_list", "max_resolution")

@@ -6,7 +6,7 @@ belong to datasets.
 
 from __future__ import annotations
 
-from ..text import words
+from ...configs.words import words
 
 # Speed, memory, caches, logs and the trainer's own files: nothing of what is learnt.
 APART = words(

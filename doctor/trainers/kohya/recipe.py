@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...configs.refused import Reason, disobeyed, said, taken_over
+from ...configs.words import joined
 from ...configs.written import Written
 from ...families import family_of
 from ...families.part_files import part_files, with_parts
@@ -13,7 +14,6 @@ from ...model.cards import CHOSEN
 from ...model.recipe import Logging, with_fields
 from ...model.record import replace
 from ...model.trainer import Folders
-from ..text import joined
 from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network

@@ -11,10 +11,10 @@ from ...configs.command_line import Word, commands
 from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
+from ...configs.words import words
 from ...configs.written import Dialect
 from ...model import Config, Problem, Value, Where
 from ...model.record import dataclass
-from ..text import words
 
 # options that take several values; of the others a second one is an unrecognized argument
 LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")

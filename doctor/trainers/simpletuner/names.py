@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..text import words
+from ...configs.words import words
 
 # cli_utils: legacy handlers
 RENAMED: Mapping[str, str] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...configs.words import options_in
 from ...configs.written import Dialect
 from ...model import Value
 from ...model.record import dataclass, field, replace
-from ..text import options_in
 from .names import JSON_OPTIONS, RENAMED, VARIABLES
 
 _EXTRA = "TRAINER_EXTRA_ARGS"

@@ -1,4 +1,4 @@
-"""Texts that several trainers' rooms take apart or put together: lists of words, options on a line, folders."""
+"""What several trainers take apart or put together alike: lists of words, options on a line, a folder and a name."""
 
 from __future__ import annotations
 
