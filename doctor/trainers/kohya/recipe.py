@@ -20,7 +20,7 @@ from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
 from .run import of_dataset
 from .starts import PARSED
-from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
+from .timesteps import noise_of, refused_noise
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
@@ -107,6 +107,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
             recipe,
             {
                 **rates_of(run, w),
+                **noise_of(run, w),
                 **_checkpoints(run, w, epochs),
                 "steps": 0 if epochs > 0 else recipe.steps,
                 "epochs": max(0, epochs),
@@ -118,12 +119,6 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
                 "mask_padding": w.flag("apply_t5_attn_mask"),
                 "latent_mean": of_trainer is not None and of_trainer.mode,
                 "network": network_of(run, w),
-                "timestep_type": "drawn",
-                "timestep_sampling.density": density_of(run, w),
-                "loss_type": loss_of(run, w),
-                "loss.regularisation_weight": w.number("prior_loss_weight", default=1.0),
-                "loss.embedded_guidance": embedded_guidance(run, w),
-                "loss.balanced_masks": False,
                 "text_encoder_quantization": text_quantization,
                 "gradient_checkpointing": recipe.offload.gradient_checkpointing or swapped > 0,
                 "offload.share": share if swapped > 0 else None,

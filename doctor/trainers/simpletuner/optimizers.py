@@ -68,11 +68,6 @@ def optimizer_of(run: Run, options: Written) -> tuple[str, dict[str, Any]]:
     return name, {**own, **written, **({"betas": betas} if min(betas) >= 0 else {})}
 
 
-def rate_of(run: Run) -> float:
-    """The learning rate: SimpleTuner's settings for prodigy hold one of 1, which comes before that of the config."""
-    return 1.0 if run.recipe.optimizer.name == "prodigy" else run.recipe.learning_rate
-
-
 def _own(run: Run, options: Written) -> tuple[str, Mapping[str, Any]]:
     """Beside a quantized model in 32 bits SimpleTuner takes optimi-adamw for adamw_bf16."""
     recipe = run.recipe

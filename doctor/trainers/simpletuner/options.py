@@ -30,16 +30,11 @@ class OptionFile:
 
 def effective(name: str, value: Any) -> Any:
     """A written value as the trainer's parser gets it: some never arrive (cli_utils.mapping_to_cli_args)."""
-    if "/" in name:
-        return _plain(name, value)  # in a file beside
-    if isinstance(value, dict):
-        return value if name in JSON_OPTIONS else None
-    if isinstance(value, list) and name not in JSON_OPTIONS:
+    whole = "/" in name or name in JSON_OPTIONS  # in a file beside, or an option that takes JSON
+    if isinstance(value, dict) and not whole:
+        return None
+    if isinstance(value, list) and not whole:
         return value[-1] if value else None  # one flag for each, and the last one wins
-    return _plain(name, value)
-
-
-def _plain(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     word = value.strip()

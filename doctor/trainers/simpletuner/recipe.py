@@ -22,7 +22,7 @@ from .datasets import buckets_of
 from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
-from .optimizers import optimizer_of, rate_of, refused_optimizer
+from .optimizers import optimizer_of, refused_optimizer
 from .options import PARSED
 
 # By their names here: the two last are SimpleTuner's own, of which lr_warmup_steps is half the period.
@@ -145,7 +145,8 @@ def as_trained(run: Run, options: Written) -> Run:
             {
                 "datasets": tuple(_dataset(run, one, options) for one in recipe.datasets),
                 "epochs": epochs if recipe.steps < 1 else 0,
-                "learning_rate": rate_of(run),
+                # SimpleTuner's settings for prodigy hold a rate, which comes before that of the config
+                "learning_rate": 1.0 if recipe.optimizer.name == "prodigy" else recipe.learning_rate,
                 "max_grad_norm": 0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
                 "clip_method": options.text("grad_clip_method", default="value"),
                 "literal_captions": True,
