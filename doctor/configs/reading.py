@@ -109,8 +109,9 @@ def wrong(config: Config, message: str, node: Node | None = None) -> Reading:
     return failed(config, Problem(message, where, "shape"))
 
 
-def values_of(root: Node, lines: Lines) -> dict[str, Value]:
-    """Every value by JSON pointer, in document order."""
+def values_of(root: Node, config: Config) -> dict[str, Value]:
+    """Every value of its tree by JSON pointer, in document order."""
+    lines = Lines(config.path, config.text)
     made: dict[str, Value] = {}
     stack: list[tuple[str, Node]] = [("", root)]
     while stack:

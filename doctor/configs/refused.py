@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from ..errors import UserError
 from ..model import Run, Schema, Unknown
+from ..model.record import replace
 from .defaults import same, short
 from .written import Written, above
 
@@ -36,6 +37,28 @@ def disobeyed(sentences: Sequence[str]) -> None:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(sentences))
 
 
+def taken_over(
+    run: Run,
+    w: Written,
+    schema: Schema | Unknown,
+    reasons: Iterable[Reason],
+    as_trained: Callable[[], Run],
+    differences: Callable[[Run, Written], Iterable[str]],
+    without_effect: Callable[[str], bool],
+) -> Run:
+    """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
+    refused = said(run, reasons)
+    try:
+        made = as_trained()
+    except (KeyError, SyntaxError, ValueError):  # of what is refused anyway
+        disobeyed(refused)
+        raise
+    differing = list(differences(run, w))
+    others, idle = unheeded(run, w, known(run, schema), without_effect)
+    disobeyed([*said(run, others), *refused])
+    return replace(made, differences=(*differing, *idle), read=frozenset(w.read))
+
+
 def unheeded(
     run: Run, w: Written, schema: Schema, without_effect: Callable[[str], bool]
 ) -> tuple[list[Reason], list[str]]:
@@ -58,6 +81,12 @@ def unheeded(
             refused.append((key, f"{name} {short(value)} is not supported; {leave}"))
     names = ", ".join(dict.fromkeys(idle))
     return refused, [f"without effect on what is learnt: {names}"] if names else []
+
+
+def one_of(key: str, name: str, value: str | None, known: Container[str], words: str) -> Iterator[Reason]:
+    """The reason against a value that is none of those known, which are called by `words`."""
+    if value not in known:
+        yield key, f"{name} {value} is not supported; use {words}"
 
 
 def is_unknown(key: str, schema: Schema) -> bool:

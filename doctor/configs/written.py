@@ -11,12 +11,6 @@ from ..model.record import dataclass, field, replace
 MOST = 1e18  # what is larger counts or measures nothing
 
 
-def with_leaves(key: str, value: Value) -> dict[str, Value]:
-    """A setting as readers hand it on: with each of its values by a key of its own where it is a mapping."""
-    inside = value.value if isinstance(value.value, dict) else {}
-    return {key: value, **{f"{key}/{name}": replace(value, value=one) for name, one in inside.items()}}
-
-
 @dataclass(frozen=True)
 class Dialect:
     """How a trainer makes values of what is written.
@@ -114,6 +108,11 @@ class Written:
     def entries(self, *keys: str) -> list[Any]:
         value = self.raw(*keys)
         return value if isinstance(value, list) else []
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """The entries of a list, or of a text that commas divide."""
+        value = self.raw(key) or ""
+        return tuple(str(one).strip() for one in (value if isinstance(value, list) else str(value).split(",")))
 
     def pairs(self, key: str) -> dict[str, str]:
         """`name=value` entries, as in network_args."""

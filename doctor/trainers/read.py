@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
-from ..model import Problem, Where
+from ..model import Config, Problem, Where
 from ..model.pattern import pattern
 from ..model.record import replace
+from ..model.script import SCRIPT
 from ..model.trainer import Trainer
 from . import loaded, named, names, trainers
 
@@ -26,9 +27,7 @@ def read_config(
     """
     config = text_of(path, data)
     if config.format == "python":
-        from .script import read
-
-        return read(config)
+        return _script(replace(config, trainer=SCRIPT))
     its_own = recognise(config.text, config.format)
     known = its_own if trainer is None else named(trainer)
     if known is not None:
@@ -47,6 +46,19 @@ def read_config(
         return reading
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
     return failed(config, replace(problem, message=f"{problem.message} {whose}"))
+
+
+def _script(config: Config) -> Reading:
+    """A training script in the place of a config, which names no run: what it says is found in its syntax tree."""
+    if config.problem is not None:
+        return failed(config, config.problem)
+    from ..configs.python_tree import Unparsable, parsed
+
+    try:
+        parsed(config.text)
+    except Unparsable as error:
+        return failed(config, Problem(str(error), Where(config.path, error.line or 1, error.column or 1)))
+    return Reading(config, reason="a script is checked and probed, not trained by zdoctor")
 
 
 _KEYS = {

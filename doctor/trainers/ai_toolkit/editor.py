@@ -6,8 +6,8 @@ from typing import Any
 
 from ...model.schema import Schema
 from ...schema.editor import Hovers, section_schema
+from .run import JOBS
 
-_JOBS = ("extension", "train", "extract", "generate", "mod")
 # at commit 27a03a91; each is what the rule says when it finds it
 KNOWN: Hovers = {
     "network/linear_alpha": ("CFG003", "For transformer models the trainer sets it to the rank."),
@@ -50,7 +50,7 @@ def body(schema: Schema) -> dict[str, Any]:
         "type": "object",
         "required": ["job", "config"],
         "properties": {
-            "job": {"enum": list(_JOBS), "description": "For training a LoRA: extension."},
+            "job": {"enum": list(JOBS), "description": "For training a LoRA: extension."},
             "config": {
                 "type": "object",
                 "required": ["name", "process"],

@@ -43,7 +43,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
         known = set(_names(root)) >= _KEYS
         return failed(replace(config, trainer="ai-toolkit" if known else config.trainer), shape)
     name = root.value["config"]["name"]
-    values = values_of(named(root, name), lines)
+    values = values_of(named(root, name), config)
     made, reason = runs(config.path, values)
     return Reading(replace(config, trainer="ai-toolkit", values=values), made, reason)
 

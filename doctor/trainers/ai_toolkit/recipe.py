@@ -70,6 +70,7 @@ _FIELDS = {
     "sample_every": Setting("sample/sample_every", Written.whole, 100),
     "validation.first_step": Setting("sample/sample_start_step", Written.whole),
     "logging.wandb": Setting("logging/use_wandb", Written.flag),
+    "logging.report_to": Setting("logging/report_to", Written.names),
 }
 _KEYS = {
     **{name: setting.key for name, setting in _FIELDS.items()},
@@ -98,7 +99,6 @@ _KEYS = {
     "validation.guidance": "sample/guidance_scale",
     "validation.steps": "sample/sample_steps",
     "recovery_adapter": "model/accuracy_recovery_adapter",
-    "logging.report_to": "logging/report_to",
     "validation_config": "train/validation_config",
 }
 _OF_DATASET = {
@@ -238,10 +238,7 @@ def _validation(w: Written) -> dict[str, Any]:
 
 
 def _logging(w: Written) -> dict[str, Any]:
-    named = w.raw("logging/report_to") or ""
-    trackers = named if isinstance(named, list) else str(named).split(",")
     return {
-        "logging.report_to": tuple(str(part).strip() for part in trackers),
         "logging.project": str(w.raw("logging/project_name") or "ai-toolkit"),
         "logging.run_name": str(w.raw("logging/run_name") or ""),
         "logging.every": w.whole("logging/log_every", default=100) or 100,
@@ -299,17 +296,17 @@ def _samples(w: Written) -> tuple[SamplePrompt, ...]:
         prompt = prompts[number] if listed is None else w.raw(f"{at}/prompt")
         if not isinstance(prompt, str):
             continue
-        walked = base + number if walks else base
+        one, either = w.below(at), w.below(at, "sample")
         made.append(
             SamplePrompt(
                 prompt=prompt,
-                width=w.whole(f"{at}/width", default=w.whole("sample/width", default=512)),
-                height=w.whole(f"{at}/height", default=w.whole("sample/height", default=512)),
-                seed=w.whole(f"{at}/seed", default=walked),
-                steps=w.whole(f"{at}/sample_steps", default=w.whole("sample/sample_steps", default=20)),
-                guidance=w.number(f"{at}/guidance_scale", default=w.number("sample/guidance_scale", default=7.0)),
-                negative=w.text(f"{at}/neg", default=w.text("sample/neg")),
-                control=w.maybe(f"{at}/ctrl_img"),
+                width=either.whole("width", default=512),
+                height=either.whole("height", default=512),
+                seed=one.whole("seed", default=base + number if walks else base),
+                steps=either.whole("sample_steps", default=20),
+                guidance=either.number("guidance_scale", default=7.0),
+                negative=either.text("neg"),
+                control=one.maybe("ctrl_img"),
             )
         )
     return tuple(map(_with_flags, made))

@@ -72,10 +72,8 @@ def _updates(run: Run, w: Written) -> Iterator[Reason]:
 
 def _storage(run: Run, w: Written) -> Iterator[Reason]:
     if run.recipe.precision.quantization is not None and "|" in str(w.raw("model/qtype", default="")):
-        yield (
-            "quantization",
-            "An accuracy recovery adapter is not supported; write qtype without | and what follows it",
-        )
+        told = "An accuracy recovery adapter is not supported; write qtype without | and what follows it"
+        yield "quantization", told
 
 
 def _levers(run: Run, w: Written) -> Iterator[Reason]:
@@ -131,10 +129,8 @@ def _lacking(run: Run, w: Written) -> Iterator[Reason]:
         if w.raw(key):
             yield key, f"{_capital(what)} is not supported"
     if recipe.unload_text_encoder and not recipe.cache_text_embeddings:  # else each caption counts, from the cache
-        yield (
-            "unload_text_encoder",
-            "unload_text_encoder without cache_text_embeddings, which ignores captions, is not supported",
-        )
+        told = "unload_text_encoder without cache_text_embeddings, which ignores captions, is not supported"
+        yield "unload_text_encoder", told
 
 
 def _preservation(run: Run, w: Written) -> Iterator[Reason]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from ...configs.words import joined
 from ...configs.written import Written
 from ...model import Run, Value
 from .recipe import keys_of, recipe_of
@@ -41,17 +42,12 @@ def runs(path: str, values: Mapping[str, Value]) -> tuple[tuple[Run, ...], str]:
     """The training runs of a parsed config by its values, and why there are none."""
     job = values["/job"].value
     processes = values["/config/process"].value
-    made: list[Run] = []
-    for index, process in enumerate(processes):
-        kind = process["type"]
-        known = TRAINERS + OTHER_TRAINING if job in ("extension", "train") else ()
-        if kind in known:
-            made.append(_run(path, values, index))
-    if made:
-        return tuple(made), ""
     if job not in ("extension", "train"):
         return (), f"this is an {job} job: nothing is trained" if job == "extract" else f"a {job} job trains nothing"
-    return (), f"the process type {processes[0]['type']} trains nothing that zdoctor knows"
+    trained = [index for index, process in enumerate(processes) if process["type"] in TRAINERS + OTHER_TRAINING]
+    if not trained:
+        return (), f"the process type {processes[0]['type']} trains nothing that zdoctor knows"
+    return tuple(_run(path, values, index) for index in trained), ""
 
 
 def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
@@ -76,7 +72,7 @@ def _run(path: str, values: Mapping[str, Value], index: int) -> Run:
         process_type=w.text("type"),
         name=name,
         device=w.text("device", default="cuda"),
-        output_folder=None if folder is None else _joined(folder, name),
+        output_folder=None if folder is None else joined(folder, name),
         metadata=whole.mapping("/meta"),
         settings=settings,
         keys=keys,
@@ -93,7 +89,3 @@ def _kind(w: Written) -> Literal["lora", "finetune", "other"]:
     if w.has("embedding") or w.has("decorator") or w.below("adapter").flag("train"):
         return "other"
     return "finetune"
-
-
-def _joined(folder: str, name: str) -> str:
-    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"

@@ -11,9 +11,9 @@ from ...model.schema import Key, Schema
 from ...schema.constant_folding import constants, folded, texts
 from ...schema.mapping_reads import Reads, Sections
 from ...schema.sources import Sources
+from .run import TRAINERS
 
 REPOSITORY = "https://github.com/ostris/ai-toolkit"
-TRAINERS = ("sd_trainer", "diffusion_trainer", "ui_trainer")
 _EXTENSIONS = ("extensions_built_in", "extensions")
 _QUANTO = ("qint2", "qint4", "qint8", "qfloat8", "qfloat8_e4m3fn", "qfloat8_e4m3fnuz", "qfloat8_e5m2")
 # key -> (file, function or "" for every one, the name that is compared there)

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from ...configs.words import words
 
 # Of each section, of which a list index is `*`.
 _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
-    "": _words(
+    "": words(
         "log_dir lorm_extract_mode lorm_extract_mode_param performance_log_every sqlite_db_path torch_profiler"
     ),
-    "network": _words("conv conv_alpha split_multistage_loras"),
-    "train": _words(
+    "network": words("conv conv_alpha split_multistage_loras"),
+    "train": words(
         """
         adapter_assist_type adapter_lr attention_backend audio_loss_multiplier batch_noise_correction_scale
         bypass_guidance_embedding cfg_rescale correct_pred_norm_multiplier diff_output_preservation_class
@@ -32,7 +29,7 @@ _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
         target_norm_std_value text_encoder_lr train_refiner unconditional_prompt unet_lr validation_config xformers
         """
     ),
-    "model": _words(
+    "model": words(
         """
         attn_masking cache_size_limit compile_dynamic compile_fullgraph dtype experimental_xl is_auraflow is_flux
         is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl latent_space_version
@@ -41,9 +38,9 @@ _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
         vae_dtype
         """
     ),
-    "save": _words("hf_private hf_repo_id save_format"),
-    "logging": _words("use_ui_logger verbose"),
-    "datasets/*": _words(
+    "save": words("hf_private hf_repo_id save_format"),
+    "logging": words("use_ui_logger verbose"),
+    "datasets/*": words(
         """
         audio_normalize audio_preserve_pitch cache_clip_vision_to_disk cache_latents_num_workers
         cache_tensors_to_disk clip_image_augmentations clip_image_shuffle_augmentations control_transparent_color

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
+from ...configs.words import options_in, words
 from ...model import Value
 from ...model.record import replace
 from .starts import LISTS
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
 
 _MARKS = ("flux1_checkbox", "LyCORIS_preset", "num_cpu_threads_per_process", "model_list", "max_resolution")
 _RENAMED = {
@@ -47,7 +41,7 @@ _BOXES = {
     "lumina_checkbox": "lumina_",
 }
 # what the GUI hands on to a LoRA training under its own name; everything else is its own affair
-_FORWARDED = _words(
+_FORWARDED = words(
     """
     adaptive_noise_scale ae apply_t5_attn_mask async_upload attn_mode blocks_to_swap bucket_no_upscale
     bucket_reso_steps byt5 cache_latents cache_latents_to_disk cache_text_encoder_outputs
@@ -85,7 +79,7 @@ _FORWARDED = _words(
 
 
 # what the GUI hands on to a Flux LoRA as network_args, where it is no nothing
-_OF_NETWORK = _words(
+_OF_NETWORK = words(
     """
     ggpo_beta ggpo_sigma img_attn_dim img_mlp_dim img_mod_dim in_dims loraplus_lr_ratio loraplus_text_encoder_lr_ratio
     loraplus_unet_lr_ratio module_dropout rank_dropout single_dim single_mod_dim split_qkv train_double_block_indices
@@ -93,7 +87,7 @@ _OF_NETWORK = _words(
     """
 )
 # a number that means "not set"
-_ZERO = _words(
+_ZERO = words(
     """
     max_train_steps max_train_epochs unet_lr text_encoder_lr seed lr_warmup lr_warmup_steps max_timestep min_timestep
     min_snr_gamma noise_offset adaptive_noise_scale ip_noise_gamma multires_noise_iterations v_pred_like_loss
@@ -112,11 +106,9 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     """The script that the GUI starts, and the options that it writes for it; empty values it leaves out."""
     tree = {pointer[1:]: value for pointer, value in values.items() if pointer.count("/") == 1}
 
-    def on(name: str) -> bool:
-        return name in tree and bool(tree[name].value)
-
-    prefix = next((prefix for box, prefix in _BOXES.items() if on(box)), "")
-    kind = tree["LoRA_type"].value if "LoRA_type" in tree else None
+    plain = {name: value.value for name, value in tree.items()}
+    prefix = next((prefix for box, prefix in _BOXES.items() if plain.get(box)), "")
+    kind = plain.get("LoRA_type")
     options: dict[str, Value] = {}
     for name, value in tree.items():
         option = _RENAMED.get(name, name)
@@ -135,19 +127,19 @@ def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
         else:
             options[option] = value
     if kind == "Flux1":
-        options |= _of_flux(tree)
+        options |= _of_flux(tree, plain)
     options |= _schedule(tree, options) | _additional(tree)
     train = "train_network" if kind is not None else "train" if prefix else "train_db"
     return prefix + train, options
 
 
-def _of_flux(tree: Mapping[str, Value]) -> dict[str, Value]:
+def _of_flux(tree: Mapping[str, Value], plain: Mapping[str, Any]) -> dict[str, Value]:
     """What the GUI makes of the settings of a Flux LoRA: which parts learn, by their rates, and the network_args."""
     made: dict[str, Value] = {}
     rate = tree.get("unet_lr")
-    if rate is not None and _number(rate.value) and not _number(_value(tree, "text_encoder_lr")):
+    if rate is not None and _number(rate.value) and not _number(plain.get("text_encoder_lr")):
         made["network_train_unet_only"] = replace(rate, value=True)
-    ggpo = bool(_value(tree, "train_lora_ggpo"))
+    ggpo = bool(plain.get("train_lora_ggpo"))
     given = [
         (name, value)
         for name, value in tree.items()
@@ -156,8 +148,8 @@ def _of_flux(tree: Mapping[str, Value]) -> dict[str, Value]:
         and (ggpo or not name.startswith("ggpo_"))
     ]
     if given:
-        words = [f"{name}={value.value}" for name, value in given]
-        made["network_args"] = replace(given[0][1], value=words, style=None)
+        listed = [f"{name}={value.value}" for name, value in given]
+        made["network_args"] = replace(given[0][1], value=listed, style=None)
     return made
 
 
@@ -182,24 +174,8 @@ def _additional(tree: Mapping[str, Value]) -> dict[str, Value]:
     return {
         # no place of its own to be edited at
         name: replace(text, value=value, where=replace(text.where, pointer=f"{text.where.pointer}/{name}"))
-        for name, value in _words_of(text.value)
+        for name, value in options_in(text.value, LISTS)
     }
-
-
-def _words_of(text: str) -> Iterator[tuple[str, Any]]:
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    at = [index for index, word in enumerate(words) if word.startswith("--")]
-    for start, end in pairwise([*at, len(words)]):
-        name, equals, value = words[start][2:].partition("=")
-        values = [value, *words[start + 1 : end]] if equals else words[start + 1 : end]
-        yield name, values if name in LISTS else values[0] if values else True
-
-
-def _value(tree: Mapping[str, Value], name: str) -> object:
-    return tree[name].value if name in tree else None
 
 
 def _number(value: object) -> float:

@@ -6,13 +6,10 @@ belong to datasets.
 
 from __future__ import annotations
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from ...configs.words import words
 
 # Speed, memory, caches, logs and the trainer's own files: nothing of what is learnt.
-APART = _words(
+APART = words(
     """
     async_upload block_swap_h2d_only block_swap_optimizer_patch_params block_swap_ring_size cache_directory
     cache_info cache_latents cache_latents_to_disk cache_text_encoder_outputs cache_text_encoder_outputs_to_disk
@@ -30,7 +27,7 @@ APART = _words(
     """
 )
 # What these scripts do not look at, for these models or without another setting that is refused.
-UNREAD = _words(
+UNREAD = words(
     """
     adaptive_noise_scale caption_separator clip_skip controlnet_model_name_or_path debiased_estimation_loss
     fp16_master_weights_and_gradients fp_1f_clean_indices fp_1f_no_post fp_1f_target_index fp_latent_window_size
@@ -46,7 +43,7 @@ UNREAD = _words(
     """
 )
 # What counts beside certain values of other settings; there it is asked for.
-BESIDE = _words(
+BESIDE = words(
     """
     discrete_flow_shift guidance_scale logit_mean logit_std loss_type lr_decay_steps lr_scheduler_min_lr_ratio
     lr_scheduler_num_cycles lr_scheduler_power lr_scheduler_timescale max_bucket_reso max_timestep min_bucket_reso

@@ -27,6 +27,7 @@ DROPOUTS = ("rank_dropout", "module_dropout")
 _RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
 # Of Flux: the names of diffusers for the two kinds of blocks, and how many there are.
 _KINDS = {"double": ("transformer_blocks", 19), "single": ("single_transformer_blocks", 38)}
+_INDICES = {kind: f"train_{kind}_block_indices" for kind in _KINDS}
 # musubi-tuner leaves the modulation out.
 _MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
 
@@ -41,7 +42,7 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
             yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
         known = name in (*_HARMLESS, _RATIOS[-1], *DROPOUTS) or (name in _OFF and value == "False")
         if run.trainer == "sd-scripts":
-            known = known or name in ("train_blocks", *_RATIOS) or _kind(name) is not None
+            known = known or name in ("train_blocks", *_RATIOS, *_INDICES.values())
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     try:
@@ -63,10 +64,6 @@ def _share(value: str) -> bool:
         return 0 <= float(value) < 1
     except ValueError:
         return False
-
-
-def _kind(name: str) -> str | None:
-    return next((kind for kind in _KINDS if name == f"train_{kind}_block_indices"), None)
 
 
 def plus_of(words: Mapping[str, str]) -> float:
@@ -92,26 +89,22 @@ def network_of(run: Run, w: Written) -> Network:
         dropout=w.number("network_dropout"),
         rank_dropout=float(words.get("rank_dropout", 0)),
         module_dropout=float(words.get("module_dropout", 0)),
-        excluded=left_out(run, w),
+        excluded=_MODULATION if run.trainer == "musubi-tuner" else blocks_left_out(words),
         initial_weights=w.text("network_weights"),
     )
 
 
-def left_out(run: Run, w: Written) -> str:
-    """A pattern of the Linears without a LoRA, by diffusers' names; "" where it covers all of them."""
-    if run.trainer == "musubi-tuner":
-        return _MODULATION
-    return blocks_left_out(w.pairs("network_args"))
-
-
 def blocks_left_out(words: Mapping[str, str]) -> str:
-    """Of Flux, by train_blocks and the indices of blocks ("0-3,7", "all", "none"). Raises ValueError."""
+    """A pattern of the Linears of Flux without a LoRA, by diffusers' names; "" where it covers all of them.
+
+    It goes by train_blocks and the indices of blocks ("0-3,7", "all", "none"). Raises ValueError.
+    """
     chosen = words.get("train_blocks", "all")
     if chosen not in ("all", *_KINDS):
         raise ValueError(chosen)
     patterns: list[str] = []
     for kind, (name, count) in _KINDS.items():
-        indices = _indices(words.get(f"train_{kind}_block_indices", "all"), count)
+        indices = _indices(words.get(_INDICES[kind], "all"), count)
         if chosen not in ("all", kind) or not indices:
             patterns.append(_whole(name))
         elif len(indices) < count:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...model import Run
 
@@ -42,45 +42,35 @@ def optimizer_settings(run: Run, w: Written) -> dict[str, Any]:
 
 def refused_rates(run: Run, w: Written) -> Iterator[Reason]:
     name = optimizer_of(run, w)
-    if name not in OPTIMIZERS:
-        yield (
-            "optimizer",
-            f"optimizer_type {name} is not supported; use {', '.join(dict.fromkeys(OPTIMIZERS.values()))}",
-        )
+    words = ", ".join(dict.fromkeys(OPTIMIZERS.values()))
+    yield from one_of("optimizer", "optimizer_type", name, OPTIMIZERS, words)
     try:
         settings = optimizer_settings(run, w)
     except (ValueError, SyntaxError):
         yield "optimizer_settings", "The optimizer_args are no Python values"
         return
     if name == "adafactor" and settings.get("relative_step", True):
-        yield (
-            "optimizer",
-            "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported",
-        )
+        told = "Adafactor finds its own rate where optimizer_args lack relative_step=False, which is not supported"
+        yield "optimizer", told
     yield from _schedule(run, w)
 
 
 def _schedule(run: Run, w: Written) -> Iterator[Reason]:
-    recipe = run.recipe
-    if w.text("lr_scheduler_type"):
-        yield "lr_scheduler_type", f"lr_scheduler_type {w.text('lr_scheduler_type', default='')} is not supported"
-    if recipe.lr_scheduler.settings or w.raw("lr_scheduler_args"):
+    schedule = run.recipe.lr_scheduler
+    if of_type := w.text("lr_scheduler_type"):
+        yield "lr_scheduler_type", f"lr_scheduler_type {of_type} is not supported"
+    if schedule.settings or w.raw("lr_scheduler_args"):
         yield "scheduler_settings", "lr_scheduler_args are not supported"
-    cycles = w.number("lr_scheduler_num_cycles", default=1)
-    if recipe.lr_scheduler.name not in _SCHEDULES and not (recipe.lr_scheduler.name == _MIN_LR and cycles == 1):
-        yield (
-            "scheduler",
-            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join((*_SCHEDULES, _MIN_LR))}",
-        )
-    if recipe.lr_scheduler.name == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
+    every = (*_SCHEDULES, _MIN_LR)
+    known = every if w.number("lr_scheduler_num_cycles", default=1) == 1 else _SCHEDULES
+    yield from one_of("scheduler", "lr_scheduler", schedule.name, known, ", ".join(every))
+    if schedule.name == _MIN_LR and w.raw("lr_scheduler_min_lr_ratio") is None:
         yield "scheduler", f"lr_scheduler {_MIN_LR} needs lr_scheduler_min_lr_ratio"
     warmup = _warmup(w)
     if warmup is None:
-        yield (
-            "lr_warmup_steps",
-            f"lr_warmup_steps {w.raw('lr_warmup_steps')} is neither a whole number nor a share below 1",
-        )
-    elif warmup and recipe.lr_scheduler.name == "constant":
+        steps = w.raw("lr_warmup_steps")
+        yield "lr_warmup_steps", f"lr_warmup_steps {steps} is neither a whole number nor a share below 1"
+    elif warmup and schedule.name == "constant":
         yield "lr_warmup_steps", "lr_scheduler constant has no warm-up; write constant_with_warmup"
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from ...configs.node import Node
 from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
-from ...configs.text import Lines
 from ...model import Config, Problem, Run
 from ...model.record import replace
 from .gui import from_gui, is_gui
@@ -36,7 +35,7 @@ def reading_of(
             return failed(config, root)
         if not isinstance(root.children, dict):
             return wrong(config, "The file is no table of settings.")
-        config = replace(config, values=values_of(root, Lines(config.path, config.text)))
+        config = replace(config, values=values_of(root, config))
         found = (_start(root, config),)
     runs: list[Run] = []
     others: dict[str, Config] = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...configs.refused import Reason, disobeyed, known, said, unheeded
+from ...configs.refused import Reason, disobeyed, said, taken_over
+from ...configs.words import joined
 from ...configs.written import Written
 from ...families import family_of
 from ...families.part_files import part_files, with_parts
@@ -19,34 +20,20 @@ from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
 from .run import of_dataset
 from .starts import PARSED
-from .timesteps import density_of, embedded_guidance, loss_of, refused_noise
-
-# The options behind what the runner's own messages may name.
-_KEYS = {
-    "network.dropout": "network_dropout",
-    "network.initial_weights": "network_weights",
-    "offload.share": "blocks_to_swap",
-    "logging.report_to": "log_with",
-}
+from .timesteps import noise_of, refused_noise
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
     disobeyed(said(run, _script(run)))
     w = Written(run.settings, PARSED, set(run.read))
-    refused = said(run, reasons(run, w))
-    try:
-        made = as_trained(run, w, folders)
-    except (ValueError, SyntaxError):  # of what is refused anyway
-        disobeyed(refused)
-        raise
     w.raw(*(part.option for part in part_files(run)))  # which `with_parts` reads
-    differing = differences(run, w)
-    others, idle = unheeded(run, w, known(run, schema), _is_without_effect)
-    disobeyed([*said(run, others), *refused])
+    made = taken_over(
+        run, w, schema, reasons(run, w), lambda: as_trained(run, w, folders), differences, _is_without_effect
+    )
     if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
         disobeyed([f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."])
-    return replace(with_parts(made, run), differences=(*differing, *idle), read=frozenset(w.read))
+    return with_parts(made, run)
 
 
 def _is_without_effect(key: str) -> bool:
@@ -93,10 +80,8 @@ def _updates(run: Run, w: Written) -> Iterator[Reason]:
         yield "dtype", "mixed_precision is not written, so accelerate's own settings would decide; write it"
     both = w.whole("save_every_n_epochs", "save_n_epoch_ratio") and w.whole("save_every_n_steps")
     if both and w.whole("save_last_n_steps", "save_last_n_epochs"):
-        yield (
-            "save_every_n_epochs",
-            "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out",
-        )
+        told = "Saves of epochs beside save_every_n_steps cannot be limited; leave save_last_n_… out"
+        yield "save_every_n_epochs", told
     if w.whole("save_n_epoch_ratio") and not w.whole("max_train_epochs"):
         yield "save_n_epoch_ratio", "save_n_epoch_ratio without max_train_epochs is not supported"
     if w.whole("t5xxl_max_token_length", default=512) != 512:
@@ -116,13 +101,13 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
-        output_folder=None if run.output_folder is None else _joined(run.output_folder, run.name),
+        output_folder=None if run.output_folder is None else joined(run.output_folder, run.name),
         metadata={key: w.text(name) for name, key in METADATA.items() if w.text(name)},
-        keys={**run.keys, **_KEYS},
         recipe=with_fields(
             recipe,
             {
                 **rates_of(run, w),
+                **noise_of(run, w),
                 **_checkpoints(run, w, epochs),
                 "steps": 0 if epochs > 0 else recipe.steps,
                 "epochs": max(0, epochs),
@@ -134,12 +119,6 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
                 "mask_padding": w.flag("apply_t5_attn_mask"),
                 "latent_mean": of_trainer is not None and of_trainer.mode,
                 "network": network_of(run, w),
-                "timestep_type": "drawn",
-                "timestep_sampling.density": density_of(run, w),
-                "loss_type": loss_of(run, w),
-                "loss.regularisation_weight": w.number("prior_loss_weight", default=1.0),
-                "loss.embedded_guidance": embedded_guidance(run, w),
-                "loss.balanced_masks": False,
                 "text_encoder_quantization": text_quantization,
                 "gradient_checkpointing": recipe.offload.gradient_checkpointing or swapped > 0,
                 "offload.share": share if swapped > 0 else None,
@@ -159,10 +138,6 @@ def _logging(run: Run, w: Written) -> Logging:
     return Logging(report_to=("wandb",), project=name, run_name=w.text("wandb_run_name", default=run.name), every=1)
 
 
-def _joined(folder: str, name: str) -> str:
-    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
-
-
 def _checkpoints(run: Run, w: Written, epochs: int) -> dict[str, int]:
     """How often it saves, and how many saves stay: save_last_n_steps counts in steps, save_last_n_epochs in saves."""
     ratio, steps = w.whole("save_n_epoch_ratio"), run.recipe.checkpoints.every
@@ -175,68 +150,59 @@ def _checkpoints(run: Run, w: Written, epochs: int) -> dict[str, int]:
     return {"keep_saves": kept, "checkpoints.every_epochs": max(0, between)}
 
 
-def differences(run: Run, w: Written) -> list[str]:
+def differences(run: Run, w: Written) -> Iterator[str]:
     """What the runner does in its own way, none of it written in the config; `run` is not refused."""
     recipe = run.recipe
     musubi = run.trainer == "musubi-tuner"
     family = family_of(recipe.architecture)
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
-    made = [
-        f"all files of the run lie in {_joined(run.output_folder or '', run.name)}",
-        f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights",
-        "pictures are turned as their EXIF data say, and made smaller by Lanczos",
-    ]
+    yield f"all files of the run lie in {joined(run.output_folder or '', run.name)}"
+    yield f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights"
+    yield "pictures are turned as their EXIF data say, and made smaller by Lanczos"
     if musubi and recipe.timestep_sampling.type != "sigma":
-        made.append("the model is told the noise level that it gets (musubi-tuner: 0.001 more)")
+        yield "the model is told the noise level that it gets (musubi-tuner: 0.001 more)"
     if not musubi and recipe.precision.dtype == "bf16":
-        made.append(
-            "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
-        )
+        yield "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
     if family.memory is not None and (padding := family.memory.padding) > 1:
-        made.append(
-            f"prompts and pictures are filled up to multiples of {padding} tokens, as the model was published"
-        )
+        yield f"prompts and pictures are filled up to multiples of {padding} tokens, as the model was published"
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
-        made.append("each picture is encoded once (sd-scripts without cache_latents: anew for every step)")
+        yield "each picture is encoded once (sd-scripts without cache_latents: anew for every step)"
     if any(class_name == "CLIPTextModel" for class_name, _ in family.published.values()):
-        made.append(f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)")
+        yield f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)"
     if recipe.adapter:
-        made.append("samples are painted without base_weights")
+        yield "samples are painted without base_weights"
     if recipe.precision.quantization is not None and not w.flag("fp8_scaled"):
-        made.append("float8 weights have a scale for each row")
+        yield "float8 weights have a scale for each row"
     if not musubi and "schnell" in (recipe.base_model or "").lower():
-        made.append("T5 gets 512 tokens (sd-scripts: 256 for schnell)")
+        yield "T5 gets 512 tokens (sd-scripts: 256 for schnell)"
     if w.flag("full_bf16") or w.flag("full_fp16"):
-        made.append("the LoRA is trained in float32, which full_bf16 and full_fp16 would not")
+        yield "the LoRA is trained in float32, which full_bf16 and full_fp16 would not"
     if w.flag("use_32bit_attention"):
-        made.append("attention is computed as the rest is, not in 32 bits")
+        yield "attention is computed as the rest is, not in 32 bits"
     if recipe.batch_size > 1:
-        made.append("a batch that its size cannot fill is filled up with pictures of that size")
+        yield "a batch that its size cannot fill is filled up with pictures of that size"
     if (processes := w.raw(PROCESSES, default=1)) > 1:
-        made.append(f"the batches of the {processes} processes are accumulated, however many cards there are here")
+        yield f"the batches of the {processes} processes are accumulated, however many cards there are here"
     if (cards := w.raw(CHOSEN)) is not None:
-        made.append(f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})")
+        yield f"the card is one that CUDA_VISIBLE_DEVICES leaves here, whatever the script says ({cards})"
     if recipe.gradient_accumulation * processes > 1:
-        made.append("accumulation goes on over the end of an epoch")
-    made += _of_datasets(run, w)
+        yield "accumulation goes on over the end of an epoch"
+    yield from _of_datasets(run, w)
     name = optimizer_of(run, w)
     if name.startswith("paged"):
-        made.append(f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged")
-    return made
+        yield f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged"
 
 
-def _of_datasets(run: Run, w: Written) -> list[str]:
+def _of_datasets(run: Run, w: Written) -> Iterator[str]:
     """The same of what the datasets hold."""
     own = [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets]
-    made: list[str] = []
     if any(dataset.is_regularisation for dataset in run.recipe.datasets):
-        made.append("every other step is one of regularisation pictures, all of them in turns")
+        yield "every other step is one of regularisation pictures, all of them in turns"
     if any(one.flag("flip_aug") for one in own):
-        made.append("each picture is learnt as it is and mirrored, in turns instead of by chance")
+        yield "each picture is learnt as it is and mirrored, in turns instead of by chance"
     if any(one.text("conditioning_data_dir") for one in own):
-        made.append("masks are cropped as their pictures are, not stretched to the bucket")
+        yield "masks are cropped as their pictures are, not stretched to the bucket"
     if any(one.flag("random_crop") for one in own):
-        made.append("each repeat of a picture has a crop of its own, the same in every epoch")
+        yield "each repeat of a picture has a crop of its own, the same in every epoch"
     if family_of(run.recipe.architecture).edits:
-        made.append("control images are stretched to their pictures' shape instead of cropped")
-    return made
+        yield "control images are stretched to their pictures' shape instead of cropped"

@@ -45,6 +45,10 @@ _KEYS = {
     "batch_size": _BATCH_SIZES[0],
     "optimizer": "optimizer_type",
     "samples": "sample_prompts",
+    "network.dropout": "network_dropout",
+    "network.initial_weights": "network_weights",
+    "offload.share": "blocks_to_swap",
+    "logging.report_to": "log_with",
 }
 
 

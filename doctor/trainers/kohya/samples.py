@@ -35,15 +35,13 @@ def _tables(named: str, beside: Beside) -> list[Mapping[str, Any]]:
     if not named.lower().endswith((".txt", ".toml", ".json")):
         return [_of_line(line) for line in _lines(named)]
     found = beside(named)
-    if found is None:
+    config = text_of(found.path, found.data) if found is not None else None
+    if config is None or config.problem is not None:
         return []
-    config = text_of(found.path, found.data)
     if named.lower().endswith(".txt"):
-        return [] if config.problem is not None else [_of_line(line) for line in _lines(config.text)]
+        return [_of_line(line) for line in _lines(config.text)]
     tree = tree_of(config)
-    if isinstance(tree, Problem):
-        return []
-    value = tree.value
+    value = None if isinstance(tree, Problem) else tree.value
     if isinstance(value, dict):
         shared = value.get("prompt")
         shared = shared if isinstance(shared, dict) else {}

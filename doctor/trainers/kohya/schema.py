@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from ...model.schema import Key, Kind, Schema
 from ...schema.argparse_options import ParserOptions
 from ...schema.constant_folding import KINDS
+from ...schema.editor import section_schema
 from ...schema.sources import Sources
 
 
@@ -83,3 +85,18 @@ def _kind(value: ast.expr) -> Kind:
 def _joined(known: Mapping[str, Mapping[str, Key]], word: str) -> dict[str, Key]:
     """The keys of every dictionary whose name holds the word."""
     return {key: made for name, keys in known.items() if word in name for key, made in keys.items()}
+
+
+def for_editor(schema: Schema) -> dict[str, Any]:
+    """A config file, whose sections have any name and no meaning, or a dataset file."""
+    options = section_schema(schema, "")
+    return {
+        "type": "object",
+        "properties": {
+            **options["properties"],
+            "general": section_schema(schema, "general"),
+            "datasets": {"type": "array", "items": section_schema(schema, "datasets/*")},
+        },
+        "additionalProperties": {"$ref": "#/$defs/options"},
+        "$defs": {"options": options},
+    }

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice, takewhile
 from typing import Any
 
 from ...configs.command_line import Word, commands
 from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
+from ...configs.words import words
 from ...configs.written import Dialect, Written
 from ...model import Config, Problem, Run, Value, Where
 from ...model.record import dataclass
 
 # options that take several values; of the others a second one is an unrecognized argument
-LISTS = frozenset(
-    [
-        "network_args",
-        "optimizer_args",
-        "lr_scheduler_args",
-        "base_weights",
-        "base_weights_multiplier",
-        "text_encoder_lr",
-    ]
-)
+LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")
 # what the parser hands on: a number on a command line is a text in the file
 PARSED = Dialect(words=True)
 _NUMBER = re.compile(r"-\.?\d")
@@ -99,32 +92,28 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> dict[str, Valu
         name, equals, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
             continue
-        pointer = f"/{name}"
-        given: list[Word] = []
         if equals:
             start = text.find("=", word.start, word.end) + 1 if word.plain else word.start
             quote = text[start] if text[start : start + 1] in ('"', "'") and word.plain else ""
             given = [Word(value, start, word.end, quote, word.plain)]
         else:
-            while index < len(words) and (
-                not words[index].text.startswith("-") or _NUMBER.match(words[index].text) or words[index].style
-            ):
-                given.append(words[index])
-                index += 1
-                if name not in LISTS:
-                    break
+            following = takewhile(_is_value, words[index:])
+            given = list(following if name in LISTS else islice(following, 1))
+            index += len(given)
         made.pop(name, None)
+        first, last = (given[0], given[-1]) if given else (word, word)
+        where = lines.where(first.start, f"/{name}")
         if name in LISTS:
-            start = given[0].start if given else word.start
-            end = given[-1].end if given else word.end
-            texts = [entry.text for entry in given]
-            made[name] = Value(texts, lines.where(start, pointer), start, end, None)
+            made[name] = Value([one.text for one in given], where, first.start, last.end, None)
         elif given:
-            one = given[0]
-            made[name] = Value(one.text, lines.where(one.start, pointer), one.start, one.end, one.style)
+            made[name] = Value(first.text, where, first.start, first.end, first.style)
         else:
-            made[name] = Value(True, lines.where(word.start, pointer), word.start, word.end)
+            made[name] = Value(True, where, first.start, first.end)
     return made
+
+
+def _is_value(word: Word) -> bool:
+    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or bool(word.style)
 
 
 def _config_file(named: Value | None, beside: Beside) -> tuple[Node, Config] | Problem | None:
@@ -152,7 +141,7 @@ def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] 
 
 def flat(root: Node, config: Config) -> dict[str, Value]:
     """The options of a config file: its sections are only for the eye, and the last value of a name counts."""
-    values = values_of(root, Lines(config.path, config.text))
+    values = values_of(root, config)
     made: dict[str, Value] = {}
     for pointer, value in values.items():
         parts = pointer.split("/")[1:]
@@ -165,7 +154,7 @@ def flat(root: Node, config: Config) -> dict[str, Value]:
 
 def datasets_of(root: Node, config: Config) -> dict[str, Value]:
     """Every value of a dataset file by its key, such as `datasets/0/subsets/1/image_dir`."""
-    return {pointer[1:]: value for pointer, value in values_of(root, Lines(config.path, config.text)).items()}
+    return {pointer[1:]: value for pointer, value in values_of(root, config).items()}
 
 
 def is_datasets(root: Node) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import TimestepDensity
+from ...model.record import replace
 
 # Two numbers of 2 x 2 cells, each with the mu of its shift.
 BY_SIZE = {
@@ -22,11 +23,8 @@ _LOSSES = {"l2": "mse", "l1": "mae"}
 
 
 def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
-    if run.recipe.timestep_sampling.type not in _SAMPLINGS:
-        yield (
-            "timestep_type",
-            f"timestep_sampling {run.recipe.timestep_sampling.type} is not supported; use {', '.join(_SAMPLINGS)}",
-        )
+    sampling = run.recipe.timestep_sampling.type
+    yield from one_of("timestep_type", "timestep_sampling", sampling, _SAMPLINGS, ", ".join(_SAMPLINGS))
     if run.trainer == "sd-scripts":
         kind = w.text("model_prediction_type", default="sigma_scaled")
         if kind != "raw":
@@ -37,8 +35,7 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
                 "trains noise; write raw",
             )
         loss = w.text("loss_type", default="l2")
-        if loss not in _LOSSES:
-            yield "loss_type", f"loss_type {loss} is not supported; use {' or '.join(_LOSSES)}"
+        yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
     elif w.text("weighting_scheme", default="none") in ("sigma_sqrt", "cosmap"):
         yield "weighting_scheme", f"weighting_scheme {w.text('weighting_scheme', default='')} is not supported"
     low, high = _range(run, w)
@@ -46,36 +43,42 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
         yield "min_timestep", "min_timestep and max_timestep must be from 0 to 1000, the smaller one first"
 
 
-def loss_of(run: Run, w: Written) -> str:
-    return _LOSSES.get(w.text("loss_type", default="l2"), run.recipe.loss.type)
+def noise_of(run: Run, w: Written) -> dict[str, Any]:
+    """The fields of the timestep sampling and of the loss."""
+    return {
+        "timestep_type": "drawn",
+        "timestep_sampling.density": _density(run, w),
+        "loss_type": _LOSSES.get(w.text("loss_type", default="l2"), run.recipe.loss.type),
+        "loss.regularisation_weight": w.number("prior_loss_weight", default=1.0),
+        # musubi-tuner has 1 for Kontext, whatever is written
+        "loss.embedded_guidance": w.number("guidance_scale", default=3.5) if run.trainer == "sd-scripts" else 1.0,
+        "loss.balanced_masks": False,
+    }
 
 
-def density_of(run: Run, w: Written) -> TimestepDensity:
+def _density(run: Run, w: Written) -> TimestepDensity:
     """How noise levels are drawn."""
     sampling = run.recipe.timestep_sampling.type
     low, high = _range(run, w)
-    made: dict[str, Any] = {"low": low, "high": high}
-    if w.flag("preserve_distribution_shape") and sampling != "sigma":
-        made["cut"] = True
+    cut = w.flag("preserve_distribution_shape") and sampling != "sigma"
+    even = TimestepDensity(low=low, high=high, cut=cut)
     if sampling == "uniform":
-        return TimestepDensity(**made)
+        return even
     if sampling == "sigma":
-        density = w.text("weighting_scheme", default="none")
         # musubi-tuner's table of times is even: its scheduler shifts samples only
-        made |= {"stepped": True, "shift": _shift(run, w) if run.trainer == "sd-scripts" else 1.0}
-        if density == "logit_normal":
-            made |= {"density": density, "mean": w.number("logit_mean"), "spread": w.number("logit_std", default=1.0)}
-        elif density == "mode":
-            made |= {"density": density, "mode": w.number("mode_scale", default=1.29)}
-        return TimestepDensity(**made)
-    made["density"] = "logit_normal"
+        even = replace(even, stepped=True, shift=_shift(run, w) if run.trainer == "sd-scripts" else 1.0)
+        density = w.text("weighting_scheme", default="none")
+        if density == "mode":
+            return replace(even, density=density, mode=w.number("mode_scale", default=1.29))
+        if density != "logit_normal":
+            return even
+        spread = w.number("logit_std", default=1.0)
+        return replace(even, density=density, mean=w.number("logit_mean"), spread=spread)
+    normal = replace(even, density="logit_normal")
     if sampling == "logsnr":
-        made |= {"mean": -w.number("logit_mean") / 2, "spread": w.number("logit_std", default=1.0) / 2}
-        return TimestepDensity(**made)
-    made["spread"] = w.number("sigmoid_scale", default=1.0)
-    if sampling != "sigmoid":
-        made["shift"] = BY_SIZE.get(sampling, _shift(run, w))
-    return TimestepDensity(**made)
+        return replace(normal, mean=-w.number("logit_mean") / 2, spread=w.number("logit_std", default=1.0) / 2)
+    shift = 1.0 if sampling == "sigmoid" else BY_SIZE.get(sampling, _shift(run, w))
+    return replace(normal, spread=w.number("sigmoid_scale", default=1.0), shift=shift)
 
 
 def _shift(run: Run, w: Written) -> float:
@@ -87,8 +90,3 @@ def _range(run: Run, w: Written) -> tuple[float, float]:
     if run.trainer == "sd-scripts":
         return 0.0, 1.0
     return w.number("min_timestep") / 1000, w.number("max_timestep", default=1000.0) / 1000
-
-
-def embedded_guidance(run: Run, w: Written) -> float:
-    """What the model is told; musubi-tuner has 1 for Kontext, whatever is written."""
-    return w.number("guidance_scale", default=3.5) if run.trainer == "sd-scripts" else 1.0

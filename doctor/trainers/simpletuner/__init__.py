@@ -12,7 +12,7 @@ SIMPLETUNER = Trainer(
     ),
     marker="simpletuner/helpers/configuration/cmd_args.py",
     miner=f"{__name__}.schema:mine",
-    editor=f"{__name__}.editor:body",
+    editor=f"{__name__}.schema:for_editor",
     table="simpletuner.json",
     packages=("simpletuner",),
     in_logs=r"(?i:simpletuner)",

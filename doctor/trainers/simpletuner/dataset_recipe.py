@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
-from .datasets import MOST_MEGAPIXELS, TRAINED, entries_of, kind_of, minimum, references
+from .datasets import MOST_MEGAPIXELS, TRAINED, entries_of, kind_of, minimum, references, unit_of
 
 # Where and how its caches are kept.
 WITHOUT_EFFECT = frozenset(
@@ -53,25 +53,22 @@ def _pictures(options: Written, key: str, own: Written) -> Iterator[Reason]:
     if own.text("type", default="local") != "local":
         kind = own.text("type")
         options.raw(key)
-        yield (
-            f"{key}/type",
-            f"A dataset of the type {kind} is not supported; put its pictures in a folder and use local",
-        )
+        what = f"A dataset of the type {kind} is not supported"
+        yield f"{key}/type", f"{what}; put its pictures in a folder and use local"
         return
-    strategy = own.text("caption_strategy", default=options.text("caption_strategy", default="filename"))
-    if strategy not in _STRATEGIES:
-        known = ", ".join(_STRATEGIES)
-        yield f"{key}/caption_strategy", f"caption_strategy {strategy} is not supported; use {known}"
-    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
+    both = options.below(key, "")
+    strategy, kind = both.text("caption_strategy", default="filename"), unit_of(both)
+    known = ", ".join(_STRATEGIES)
+    yield from one_of(f"{key}/caption_strategy", "caption_strategy", strategy, _STRATEGIES, known)
     if kind not in _RESOLUTIONS:
         yield f"{key}/resolution_type", f"resolution_type {kind} is not known; use {', '.join(_RESOLUTIONS)}"
     yield from _too_large(options, key, own)
     if own.flag("crop"):
-        if own.text("crop_aspect", default="square") != "square":
-            yield f"{key}/crop_aspect", f"crop_aspect {own.text('crop_aspect')} is not supported; use square"
-        style = own.text("crop_style", default="random")
-        if style not in ("random", "center", "centre"):
-            yield f"{key}/crop_style", f"crop_style {style} is not supported; use center or random"
+        aspect, style = own.text("crop_aspect", default="square"), own.text("crop_style", default="random")
+        yield from one_of(f"{key}/crop_aspect", "crop_aspect", aspect, ("square",), "square")
+        yield from one_of(
+            f"{key}/crop_style", "crop_style", style, ("random", "center", "centre"), "center or random"
+        )
 
 
 def _reference(run: Run, key: str, own: Written, sources: list[str]) -> Iterator[Reason]:
@@ -101,7 +98,7 @@ def _references(key: str, own: Written, found: list[str], entries: Mapping[str, 
 
 def _too_large(options: Written, key: str, own: Written) -> Iterator[Reason]:
     """A least size above which SimpleTuner leaves every picture out."""
-    unit, size = minimum(own, options)
+    unit, size = minimum(key, options)
     if unit == "pixel" or size <= MOST_MEGAPIXELS:
         return
     if own.raw("minimum_image_size") is None:

@@ -24,7 +24,7 @@ def datasets(options: Written) -> tuple[Dataset, ...]:
     """Those that are trained on; what holds caches, conditions or evaluation pictures is left out."""
     entries = entries_of(options)
     return tuple(
-        _dataset(key, own, options, tuple(folder_of(entries[one], options) for one in references(key, entries)))
+        _dataset(key, options, tuple(folder_of(entries[one], options) for one in references(key, entries)))
         for key, own in entries.items()
         if kind_of(own) in TRAINED
     )
@@ -71,24 +71,25 @@ def settings(backend: Config | None) -> dict[str, Value]:
     return {} if backend is None else {f"datasets{pointer}": value for pointer, value in backend.values.items()}
 
 
-def _dataset(key: str, own: Written, options: Written, controls: tuple[str, ...]) -> Dataset:
-    strategy = own.text("caption_strategy", default=options.text("caption_strategy", default="filename"))
-    local = own.text("type", default="local") == "local"
-    captions: Captions = "files"
-    if strategy != "textfile":
-        captions = "default" if strategy == "instanceprompt" else "names"
+def unit_of(both: Written) -> str:
+    """What sizes of a dataset count, by its options before those of the run."""
+    return both.text("resolution_type", default="pixel_area")
+
+
+def _dataset(key: str, options: Written, controls: tuple[str, ...]) -> Dataset:
+    own, both = options.below(key), options.below(key, "")
+    strategy = both.text("caption_strategy", default="filename")
+    captions: Mapping[str, Captions] = {"textfile": "files", "instanceprompt": "default"}
     cached = not (own.flag("vae_cache_disable") or options.flag("vae_cache_disable"))
-    least_side, least_area = _least(own, options)
+    least_side, least_area = _least(key, options)
     return Dataset(
         key=key,
-        folder=folder_of(own, options) or None if local else None,
+        folder=folder_of(own, options) or None if own.text("type", default="local") == "local" else None,
         caption_extension=".txt",
-        captions=captions,
-        resolutions=(_edge(own, options),),
+        captions=captions.get(strategy, "names"),
+        resolutions=(_edge(both),),
         default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
-        caption_dropout=own.number(
-            "caption_dropout_probability", default=options.number("caption_dropout_probability", default=0.1)
-        ),
+        caption_dropout=both.number("caption_dropout_probability", default=0.1),
         repeats=own.whole("repeats") + 1,
         control_folders=tuple(folder for folder in controls if folder),
         cache_latents_to_disk=cached,
@@ -99,24 +100,23 @@ def _dataset(key: str, own: Written, options: Written, controls: tuple[str, ...]
     )
 
 
-def minimum(own: Written, options: Written) -> tuple[str, float]:
+def minimum(key: str, options: Written) -> tuple[str, float]:
     """minimum_image_size, 0 where nothing is asked for, and its unit: "pixel" of a side, or "area" in megapixels.
 
     Of a dataset with the resolution_type pixel_area it is the edge of a square, but only where the dataset itself
     says it: the option of the whole run is not converted (factory.py _handle_resolution_conversion).
     """
-    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
-    if own.raw("minimum_image_size") is None:
-        size = options.number("minimum_image_size")
-    else:
-        size = own.number("minimum_image_size")
-        size = size * size / 1_000_000 if kind == "pixel_area" and size > 0 else size
+    both, kind = options.below(key, ""), unit_of(options.below(key, ""))
+    size = both.number("minimum_image_size")
+    if kind == "pixel_area" and size > 0 and options.has(f"{key}/minimum_image_size"):
+        size = size * size / 1_000_000
     return "pixel" if kind == "pixel" else "area", size
 
 
-def _least(own: Written, options: Written) -> tuple[float, float]:
+def _least(key: str, options: Written) -> tuple[float, float]:
     """The least side and the least number of pixels (metadata/backends/base.py meets_resolution_requirements)."""
-    unit, size = minimum(own, options)
+    own = options.below(key)
+    unit, size = minimum(key, options)
     if size <= 0:
         return 0.0, 0.0
     if unit == "pixel":
@@ -125,10 +125,10 @@ def _least(own: Written, options: Written) -> tuple[float, float]:
     return float(floor(sqrt(size * 1_000_000))) if square else 0.0, size * 1_000_000
 
 
-def buckets_of(own: Written, options: Written, step: int) -> Buckets:
+def buckets_of(key: str, options: Written, step: int) -> Buckets:
     """The sizes that pictures are brought to; `step` is the alignment in pixels."""
-    size = min(max(0.0, own.number("resolution", default=options.number("resolution", default=1024))), _MOST)
-    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
+    both = options.below(key, "")
+    size, kind = min(max(0.0, both.number("resolution", default=1024)), _MOST), unit_of(both)
     if kind == "pixel":
         edge = square = max(step, int(size))
     else:
@@ -137,20 +137,17 @@ def buckets_of(own: Written, options: Written, step: int) -> Buckets:
         round_one = next((side for megapixels, side in _ROUND if abs(area / 1e6 - megapixels) < 0.05), sqrt(area))
         square = nearest(round_one, step)
     square = max(_CELL, square // _CELL * _CELL)
-    digits = min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9)
-    if own.flag("crop"):
+    if options.flag(f"{key}/crop"):
         return Buckets(square, square)
-    return Buckets(
-        edge,
-        square,
-        kind="simpletuner-pixel" if kind == "pixel" else "simpletuner-area",
-        step=step,
-        digits=digits,
-    )
+    digits = min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9)
+    if kind == "pixel":
+        return Buckets(edge, square, "simpletuner-pixel", step, digits=digits)
+    return Buckets(edge, square, "simpletuner-area", step, digits=digits)
 
 
-def _edge(own: Written, options: Written) -> int:
+def _edge(both: Written) -> int:
     """The edge in pixels of a square picture of the dataset's resolution, which may be given in megapixels."""
-    size = own.number("resolution", default=options.number("resolution", default=1024))
-    kind = own.text("resolution_type", default=options.text("resolution_type", default="pixel_area"))
-    return max(1, round(sqrt(size * 1e6)) if kind == "area" and 0 < size < 100 else int(size) if size < 1e9 else 1)
+    size = both.number("resolution", default=1024)
+    if unit_of(both) == "area" and 0 < size < 100:
+        return max(1, round(sqrt(size * 1e6)))
+    return max(1, int(size) if size < 1e9 else 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...configs.defaults import short
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import Network
@@ -60,12 +60,11 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
 
 def _preset(own: Written) -> Iterator[Reason]:
     key = "lycoris/apply_preset"
-    modules = _modules(own)
+    modules, known = _modules(own), ", ".join(CLASSES)
     if not modules:
-        yield key, f"Without target_module a LoKr covers every Linear, which is not supported; use {_known()}"
+        yield key, f"Without target_module a LoKr covers every Linear, which is not supported; use {known}"
     for module in modules:
-        if module not in CLASSES:
-            yield key, f"target_module {module} is not supported; use {_known()}"
+        yield from one_of(key, "target_module", module, CLASSES, known)
     for module, settings in _map(own).items():
         at = f"{key}/module_algo_map/{module}"
         for name, value in settings.items() if isinstance(settings, dict) else ():
@@ -124,7 +123,3 @@ def _left_out(own: Written) -> str:
     """A pattern of the Linears that are in none of the covered modules."""
     parts = [part for name in _modules(own) for part in CLASSES.get(name, ())]
     return rf"^(?!.*\.(?:{'|'.join(parts)})\.)" if parts else ""
-
-
-def _known() -> str:
-    return ", ".join(CLASSES)

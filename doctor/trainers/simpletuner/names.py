@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...configs.words import words
+
 # cli_utils: legacy handlers
 RENAMED: Mapping[str, str] = {
     "save_total_limit": "checkpoints_total_limit",
@@ -11,21 +13,12 @@ RENAMED: Mapping[str, str] = {
     "checkpointing_steps": "checkpoint_step_interval",
 }
 # cli_utils: options that keep a mapping or a list; every other one loses it
-JSON_OPTIONS = frozenset(
-    (
-        "webhook_config",
-        "deepspeed_config",
-        "distillation_config",
-        "publishing_config",
-        "peft_lora_target_modules",
-        "tread_config",
-        "diffusion_blocks_config",
-        "modelspec_comment",
-        "flow_cubic_schedule_weights",
-        "validation_input",
-        "ltx2_intrinsic_conditioning",
-        "validation_ltx2_video_conditioning",
-    )
+JSON_OPTIONS = words(
+    """
+    webhook_config deepspeed_config distillation_config publishing_config peft_lora_target_modules tread_config
+    diffusion_blocks_config modelspec_comment flow_cubic_schedule_weights validation_input
+    ltx2_intrinsic_conditioning validation_ltx2_video_conditioning
+    """
 )
 _OTHERS: Mapping[str, str] = {
     "RESUME_CHECKPOINT": "resume_from_checkpoint",

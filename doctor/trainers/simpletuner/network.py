@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
@@ -35,10 +35,10 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
     target = options.text("flux_lora_target", default="all")
     if kind == "lycoris":
         yield from refused_lycoris(run, options)
-    elif kind != "standard":
-        yield "network_type", f"lora_type {kind} is not supported; use standard or lycoris"
-    elif _of_flux(run.recipe.architecture) and target not in _TARGETS:
-        yield "flux_lora_target", f"flux_lora_target {target} is not supported; use {', '.join(_TARGETS)}"
+    elif kind == "standard" and _of_flux(run.recipe.architecture):
+        yield from one_of("flux_lora_target", "flux_lora_target", target, _TARGETS, ", ".join(_TARGETS))
+    else:
+        yield from one_of("network_type", "lora_type", kind, ("standard",), "standard or lycoris")
 
 
 def network_of(run: Run, options: Written) -> Network:

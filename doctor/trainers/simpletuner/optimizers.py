@@ -52,10 +52,7 @@ def refused_optimizer(run: Run, options: Written) -> Iterator[Reason]:
             yield "optimizer_config", f"{name} in optimizer_config is {value or 'empty'}, which is no number"
     betas = [name for name in ("optimizer_beta1", "optimizer_beta2") if options.raw(name) is not None]
     if len(betas) == 1:
-        yield (
-            betas[0],
-            "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise",
-        )
+        yield betas[0], "optimizer_beta1 and optimizer_beta2 count only together; SimpleTuner stops otherwise"
     elif betas and "betas" not in own:
         yield betas[0], f"optimizer_beta1 and optimizer_beta2 are not supported for {recipe.optimizer.name}"
     for name in betas:
@@ -69,11 +66,6 @@ def optimizer_of(run: Run, options: Written) -> tuple[str, dict[str, Any]]:
     written = {word: _number(value) for word, value in _words(options).items() if word in own}
     betas = [options.number(f"optimizer_beta{index}", default=-1.0) for index in (1, 2)]
     return name, {**own, **written, **({"betas": betas} if min(betas) >= 0 else {})}
-
-
-def rate_of(run: Run) -> float:
-    """The learning rate: SimpleTuner's settings for prodigy hold one of 1, which comes before that of the config."""
-    return 1.0 if run.recipe.optimizer.name == "prodigy" else run.recipe.learning_rate
 
 
 def _own(run: Run, options: Written) -> tuple[str, Mapping[str, Any]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...configs.words import options_in
 from ...configs.written import Dialect, Written
 from ...model import Run, Value
 from ...model.record import dataclass, field, replace
@@ -30,16 +30,11 @@ class OptionFile:
 
 def effective(name: str, value: Any) -> Any:
     """A written value as the trainer's parser gets it: some never arrive (cli_utils.mapping_to_cli_args)."""
-    if "/" in name:
-        return _plain(name, value)  # in a file beside
-    if isinstance(value, dict):
-        return value if name in JSON_OPTIONS else None
-    if isinstance(value, list) and name not in JSON_OPTIONS:
+    whole = "/" in name or name in JSON_OPTIONS  # in a file beside, or an option that takes JSON
+    if isinstance(value, dict) and not whole:
+        return None
+    if isinstance(value, list) and not whole:
         return value[-1] if value else None  # one flag for each, and the last one wins
-    return _plain(name, value)
-
-
-def _plain(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     word = value.strip()
@@ -76,23 +71,10 @@ def from_variables(values: Mapping[str, Value]) -> OptionFile:
         if option is not None and value.value != "":
             settings[option] = value
         elif name == _EXTRA:
-            for key, word in _words(str(value.value)):
+            for key, word in options_in(str(value.value)):
                 where = replace(value.where, pointer=f"{pointer}/{key}")  # no place of its own to be edited at
                 settings[RENAMED.get(key, key)] = replace(value, value=word, where=where)
     return OptionFile(settings, spelling={option: name for name, option in VARIABLES.items()})
-
-
-def _words(text: str) -> Iterator[tuple[str, Any]]:
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    for index, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name, sign, value = word[2:].partition("=")
-        following = words[index + 1] if index + 1 < len(words) else "--"
-        yield name, value if sign else True if following.startswith("--") else following
 
 
 def options_of(run: Run) -> Written:

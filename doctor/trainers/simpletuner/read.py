@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...configs.reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
-from ...configs.text import Lines
 from ...configs.written import Written
 from ...model import Config, Problem, Where
 from ...model.record import replace
@@ -28,8 +27,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
         return Reading(config, reason=IS_DATASETS)
     if not isinstance(root.value, dict):
         return wrong(config, f"The file holds one value, but {_OF_SIMPLETUNER}.")
-    lines = Lines(config.path, config.text)
-    config = replace(config, values=values_of(root, lines))
+    config = replace(config, values=values_of(root, config))
     if config.format == "env":
         file = from_variables(config.values)
         if "model_family" not in file.settings and "model_type" not in file.settings:
@@ -42,13 +40,15 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     if not file.settings:
         return wrong(config, f"The file holds no option: {_OF_SIMPLETUNER}.")
     options = Written(file.settings, PARSED)
-    backend = _beside(options.text("data_backend_config") or DATASETS, beside)
-    lycoris = _lycoris(options, beside)
+    backend = _beside(options.text("data_backend_config") or DATASETS, beside, is_list=True)
+    named = options.text("lycoris_config")
+    of_lycoris = named and options.text("lora_type", default="standard") == "lycoris"
+    lycoris = _beside(named, beside, is_list=False) if of_lycoris else None
     config = replace(config, beside=tuple(file for file in (backend, lycoris) if file is not None))
     return Reading(config, (run(config, file, options.read, backend, lycoris),))
 
 
-def _beside(name: str, beside: Beside) -> Config | None:
+def _beside(name: str, beside: Beside, is_list: bool) -> Config | None:
     """A JSON file that the config names, parsed; its `problem` says why it could not be."""
     found = _find(name, beside)
     if found is None:
@@ -57,12 +57,13 @@ def _beside(name: str, beside: Beside) -> Config | None:
     root = tree_of(made)
     if isinstance(root, Problem):
         return replace(made, problem=root)
-    if not isinstance(root.children, list):
+    entries = root.children if isinstance(root.children, list) else None
+    if is_list and entries is None:
         shape = Problem("The file of datasets must be a list.", Where(made.path, 1, 1), "shape")
         return replace(made, problem=shape)
-    if len(root.children) > MOST_RUNS * 8:
+    if is_list and entries and len(entries) > MOST_RUNS * 8:
         return replace(made, problem=Problem("The file holds far more datasets than any run has.", Where(made.path)))
-    return replace(made, values=values_of(root, Lines(made.path, made.text)))
+    return replace(made, values=values_of(root, made))
 
 
 def _find(name: str, beside: Beside) -> Found | None:
@@ -72,16 +73,3 @@ def _find(name: str, beside: Beside) -> Found | None:
         if found is None and name.startswith("config/examples/"):
             found = beside(name.removeprefix(prefix))
     return found
-
-
-def _lycoris(options: Written, beside: Beside) -> Config | None:
-    """The settings of the network, which lora_type: lycoris takes from a file of their own."""
-    name = options.text("lycoris_config")
-    found = _find(name, beside) if name and options.text("lora_type", default="standard") == "lycoris" else None
-    if found is None:
-        return None
-    made = replace(text_of(found.path, found.data), trainer="SimpleTuner", format="json")
-    root = tree_of(made)
-    if isinstance(root, Problem):
-        return replace(made, problem=root)
-    return replace(made, values=values_of(root, Lines(made.path, made.text)))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...configs.refused import Reason, disobeyed, known, said, unheeded
+from ...configs.refused import Reason, one_of, taken_over
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
@@ -18,11 +18,11 @@ from ...model.record import replace
 from ...model.trainer import Folders
 from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
 from .dataset_recipe import refused_sets
-from .datasets import buckets_of, entries_of
+from .datasets import buckets_of
 from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
-from .optimizers import optimizer_of, rate_of, refused_optimizer
+from .optimizers import optimizer_of, refused_optimizer
 from .options import PARSED
 
 # By their names here: the two last are SimpleTuner's own, of which lr_warmup_steps is half the period.
@@ -60,16 +60,12 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
     options = Written(run.settings, PARSED, set(run.read))
     parts = (_numbers, refused_network, refused_optimizer, refused_sets)
-    refused = said(run, (reason for part in parts for reason in part(run, options)))
-    try:
-        made = as_trained(run, options)
-    except KeyError:  # of what is refused anyway
-        disobeyed(refused)
-        raise
-    differing = differences(run, options)
-    others, idle = unheeded(run, options, known(run, schema), lambda key: _is_without_effect(run, options, key))
-    disobeyed([*said(run, others), *refused])
-    return replace(made, differences=(*differing, *idle), read=frozenset(options.read))
+    reasons = (reason for part in parts for reason in part(run, options))
+
+    def without_effect(key: str) -> bool:
+        return _is_without_effect(run, options, key)
+
+    return taken_over(run, options, schema, reasons, lambda: as_trained(run, options), differences, without_effect)
 
 
 def _is_without_effect(run: Run, options: Written, key: str) -> bool:
@@ -92,22 +88,17 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
     recipe = run.recipe
     if recipe.steps < 1 and _epochs(options) < 1:
         yield "steps", "Neither max_train_steps nor num_train_epochs is above 0"
-    warmup = recipe.lr_scheduler.settings.get("warmup_steps", 0)
-    if recipe.lr_scheduler.name == "cosine_with_restarts":
+    schedule, warmup = recipe.lr_scheduler.name, recipe.lr_scheduler.settings.get("warmup_steps", 0)
+    if schedule == "cosine_with_restarts":
         what = "lr_scheduler cosine_with_restarts is not supported: SimpleTuner's stays at the learning rate"
         yield "scheduler", f"{what}; write constant for that"
-    elif recipe.lr_scheduler.name not in _SCHEDULES:
-        yield (
-            "scheduler",
-            f"lr_scheduler {recipe.lr_scheduler.name} is not supported; use {', '.join(_SCHEDULES)}",
-        )
-    elif recipe.lr_scheduler.name == "sine" and warmup < 1:
+    elif schedule == "sine" and warmup < 1:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
-    if recipe.loss.type != "l2":
-        yield "loss_type", f"loss_type {recipe.loss.type} is not supported; use l2"
+    else:
+        yield from one_of("scheduler", "lr_scheduler", schedule, _SCHEDULES, ", ".join(_SCHEDULES))
+    yield from one_of("loss_type", "loss_type", recipe.loss.type, ("l2",), "l2")
     precision = options.text("base_model_precision", default="no_change")
-    if precision not in _FORMATS:
-        yield "quantization", f"base_model_precision {precision} is not supported; use {', '.join(_FORMATS)}"
+    yield from one_of("quantization", "base_model_precision", precision, _FORMATS, ", ".join(_FORMATS))
     if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
     if options.whole("ema_update_interval", default=1) < 1:
@@ -120,35 +111,31 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
         yield "resume_from_checkpoint", "Only resume_from_checkpoint: latest is supported"
 
 
-def differences(run: Run, options: Written) -> list[str]:
+def differences(run: Run, options: Written) -> Iterator[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     recipe = run.recipe
-    made = list(differences_of_network(run, options))
+    yield from differences_of_network(run, options)
     if recipe.batch_size > 1:
-        made.append("a batch that pictures of one size cannot fill is filled with some of them again")
+        yield "a batch that pictures of one size cannot fill is filled with some of them again"
     name = optimizer_of(run, options)[0]
     if recipe.optimizer.name == "prodigy":
-        made.append("the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)")
+        yield "the optimizer is Prodigy itself (SimpleTuner: that of prodigy-plus-schedule-free)"
     elif name != recipe.optimizer.name:
         first = " (whose first twenty steps are smaller)" if recipe.optimizer.name == "adamw_bf16" else ""
-        made.append(f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}")
+        yield f"the optimizer is {name}, with SimpleTuner's settings, for {recipe.optimizer.name}{first}"
     if recipe.ema.use:
-        made.append("the saved LoRA is the average (SimpleTuner saves both)")
+        yield "the saved LoRA is the average (SimpleTuner saves both)"
     if options.text("init_lora") and not options.has("init_lora_step"):
-        made.append(
-            "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
-        )
+        yield "the run begins at step 0 (SimpleTuner: at the step that the file of init_lora names, if it does)"
     if any(dataset.control_folders for dataset in recipe.datasets):
-        made.append("the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)")
+        yield "the model is told one noise level, as in its pipeline (SimpleTuner: 0 for the reference's part)"
     if any(options.text(f"{d.key}/caption_strategy") == "textfile" for d in recipe.datasets):
-        made.append("a caption file is one caption, also where it has several lines")
-    return made
+        yield "a caption file is one caption, also where it has several lines"
 
 
 def as_trained(run: Run, options: Written) -> Run:
     """The run as the runner takes it."""
     recipe, epochs = run.recipe, _epochs(options)
-    entries = entries_of(options)
     optimizer, optimizer_settings = optimizer_of(run, options)
     interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
     return replace(
@@ -156,9 +143,10 @@ def as_trained(run: Run, options: Written) -> Run:
         recipe=with_fields(
             recipe,
             {
-                "datasets": tuple(_dataset(run, one, entries[one.key], options) for one in recipe.datasets),
+                "datasets": tuple(_dataset(run, one, options) for one in recipe.datasets),
                 "epochs": epochs if recipe.steps < 1 else 0,
-                "learning_rate": rate_of(run),
+                # SimpleTuner's settings for prodigy hold a rate, which comes before that of the config
+                "learning_rate": 1.0 if recipe.optimizer.name == "prodigy" else recipe.learning_rate,
                 "max_grad_norm": 0.0 if recipe.optimizer.name in _UNCLIPPED else recipe.max_grad_norm,
                 "clip_method": options.text("grad_clip_method", default="value"),
                 "literal_captions": True,
@@ -178,22 +166,20 @@ def as_trained(run: Run, options: Written) -> Run:
     )
 
 
-def _dataset(run: Run, dataset: Dataset, own: Written, options: Written) -> Dataset:
+def _dataset(run: Run, dataset: Dataset, options: Written) -> Dataset:
+    own = options.below(dataset.key)
     return replace(
         dataset,
-        buckets=buckets_of(own, options, _step(run, options)),
+        buckets=buckets_of(dataset.key, options, _step(run, options)),
         random_crop=own.flag("crop") and own.text("crop_style", default="random") == "random",
     )
 
 
 def _logging(run: Run, options: Written) -> Logging:
-    report = options.raw("report_to") or ""
-    if not report:
+    if not options.raw("report_to"):
         return Logging()
     return Logging(
-        report_to=tuple(
-            str(part).strip() for part in (report if isinstance(report, list) else str(report).split(","))
-        ),
+        report_to=options.names("report_to"),
         project=options.text("tracker_project_name", default="simpletuner-training"),
         run_name=options.text("tracker_run_name", default=run.name),
         every=1,

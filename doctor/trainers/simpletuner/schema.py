@@ -12,6 +12,7 @@ from typing import Any
 from ...model.schema import Key, Kind, Schema
 from ...schema.argparse_options import ParserOptions
 from ...schema.constant_folding import NOT_LITERAL, NotLiteral, folded, iterations, texts
+from ...schema.editor import section_schema
 from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/bghira/SimpleTuner"
@@ -163,3 +164,24 @@ class _Fields:
             for key, value in inside:
                 if key is None or (isinstance(key, ast.Constant) and key.value == "value"):
                     yield folded(value, names)
+
+
+def for_editor(schema: Schema) -> dict[str, Any]:
+    """The options, with or without dashes, as they are or as its interface saves them; or the file of datasets."""
+    options = section_schema(schema, "", strict=False)
+    plain: dict[str, Any] = options["properties"]
+    for old, new in schema.renamed.items():
+        plain[old] = {"deprecated": True, "description": f"Now called {new}." if new else "Taken and dropped."}
+    dashed = {f"--{name}": {"$ref": f"#/$defs/options/properties/{name}"} for name in plain}
+    options["properties"] = {**plain, **dashed}
+    return {
+        "type": ["object", "array"],
+        "if": {"type": "array"},
+        "then": {"items": section_schema(schema, "datasets/*", strict=False)},
+        "else": {
+            "if": {"required": ["_metadata", "config"]},
+            "then": {"properties": {"config": {"$ref": "#/$defs/options"}}},
+            "else": {"$ref": "#/$defs/options"},
+        },
+        "$defs": {"options": options},
+    }

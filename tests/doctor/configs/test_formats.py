@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from zdoctor.doctor.configs.edit import EditError, apply_edits
 from zdoctor.doctor.configs.node import Node
 from zdoctor.doctor.configs.reading import text_of, tree_of, values_of
-from zdoctor.doctor.configs.text import Lines
 from zdoctor.doctor.model import Problem, SetValue, Value
 
 TOML = '''\
@@ -58,7 +57,7 @@ def values(text: str, path: str) -> dict[str, Value]:
     config = text_of(path, text.encode())
     root = tree_of(config)
     assert isinstance(root, Node), root
-    return values_of(root, Lines(path, config.text))
+    return values_of(root, config)
 
 
 def test_toml_is_what_its_parser_reads_with_places() -> None:

@@ -114,7 +114,6 @@ def test_a_family_from_elsewhere_is_known(tmp_path: Path) -> None:
 
 TRAINER = """
 from zdoctor.doctor.configs.reading import Reading, tree_of, values_of
-from zdoctor.doctor.configs.text import Lines
 from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.model.recipe import Recipe
@@ -126,7 +125,7 @@ TRAINERS = [{trainer}]
 
 
 def read(config, environment, beside):
-    values = values_of(tree_of(config), Lines(config.path, config.text))
+    values = values_of(tree_of(config), config)
     w = Written({{pointer[1:]: value for pointer, value in values.items()}})
     recipe = Recipe(base_model=w.maybe("lab_model"), steps=w.whole("steps"))
     run = Run("Lab", config.path, "", 0, "lora", "lora", "lab", recipe, settings=w.settings)

@@ -1,0 +1,29 @@
+"""What several trainers take apart or put together alike: lists of words, options on a line, a folder and a name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from typing import Any
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def options_in(text: str, lists: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Each option `--name` of a line with its first word, true where it has none; those of `lists` with all words."""
+    try:
+        found = shlex.split(text)
+    except ValueError:
+        found = text.split()
+    at = [index for index, word in enumerate(found) if word.startswith("--")]
+    for start, end in pairwise([*at, len(found)]):
+        name, equals, value = found[start][2:].partition("=")
+        values = [value, *found[start + 1 : end]] if equals else found[start + 1 : end]
+        yield name, values if name in lists else values[0] if values else True
+
+
+def joined(folder: str, name: str) -> str:
+    return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
