@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,8 @@ def words(text: str) -> frozenset[str]:
 
 def options_in(text: str, lists: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
     """Each option `--name` of a line with its first word, true where it has none; those of `lists` with all words."""
+    import shlex  # for few configs
+
     try:
         found = shlex.split(text)
     except ValueError:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...configs.refused import Reason, one_of
+from ...configs.words import words
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
 from .datasets import MOST_MEGAPIXELS, TRAINED, entries_of, kind_of, minimum, references, unit_of
 
 # Where and how its caches are kept.
-WITHOUT_EFFECT = frozenset(
-    (
-        *("metadata_backend", "cache_dir_vae", "cache_dir", "text_embeds", "image_embeds", "cache_file_suffix"),
-        *("vae_cache_clear_each_epoch", "write_batch_size", "preserve_data_backend_cache", "skip_file_discovery"),
-        *("disable_validation", "hash_filenames", "shorten_filenames", "vae_cache_ondemand", "vae_cache_disable"),
-        *("maximum_image_size", "target_downsample_size", "only_instance_prompt"),
-    )
+WITHOUT_EFFECT = words(
+    """
+    metadata_backend cache_dir_vae cache_dir text_embeds image_embeds cache_file_suffix vae_cache_clear_each_epoch
+    write_batch_size preserve_data_backend_cache skip_file_discovery disable_validation hash_filenames
+    shorten_filenames vae_cache_ondemand vae_cache_disable maximum_image_size target_downsample_size
+    only_instance_prompt
+    """
 )
 # Of a reference dataset sizes and crops are its source's, and with one reference its captions are not looked at.
 _OF_SOURCE = (

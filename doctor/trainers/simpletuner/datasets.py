@@ -106,8 +106,8 @@ def minimum(key: str, options: Written) -> tuple[str, float]:
     Of a dataset with the resolution_type pixel_area it is the edge of a square, but only where the dataset itself
     says it: the option of the whole run is not converted (factory.py _handle_resolution_conversion).
     """
-    both, kind = options.below(key, ""), unit_of(options.below(key, ""))
-    size = both.number("minimum_image_size")
+    both = options.below(key, "")
+    kind, size = unit_of(both), both.number("minimum_image_size")
     if kind == "pixel_area" and size > 0 and options.has(f"{key}/minimum_image_size"):
         size = size * size / 1_000_000
     return "pixel" if kind == "pixel" else "area", size

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...configs.defaults import short
 from ...configs.refused import Reason, one_of
+from ...configs.words import words
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import Network
@@ -26,13 +27,12 @@ FULL = 7680
 # Above the root of the shortest side (3072 in Flux) LyCORIS swaps the two parts of a side, and the runner does not.
 MOST_FACTOR = 55
 # What only convolutions, other kinds of networks, or nothing here looks at.
-WITHOUT_EFFECT = frozenset(
-    (
-        *("conv_dim", "conv_alpha", "use_tucker", "use_cp", "use_conv_cp", "disable_conv_cp", "block_size"),
-        *("constraint", "rescaled", "wd_on_output", "bypass_mode", "tlora_min_rank", "tlora_alpha"),
-        *("lora_prefix", "enable_conv", "use_fnmatch", "unet_target_module", "unet_target_name"),
-        *("text_encoder_target_module", "text_encoder_target_name"),
-    )
+WITHOUT_EFFECT = words(
+    """
+    conv_dim conv_alpha use_tucker use_cp use_conv_cp disable_conv_cp block_size constraint rescaled wd_on_output
+    bypass_mode tlora_min_rank tlora_alpha lora_prefix enable_conv use_fnmatch unet_target_module unet_target_name
+    text_encoder_target_module text_encoder_target_name
+    """
 )
 
 
@@ -54,7 +54,8 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
     if not _is_full(own) and alpha not in (0, rank):
         size = f"linear_dim {rank} with linear_alpha {alpha}"
         yield "lycoris/linear_dim", f"{size} scales a LoKr, which is not supported; use full_matrix: true"
-    yield from _factor("lycoris/factor", _written_factor(own))
+    factor = own.raw("factor")  # null is none, too
+    yield from _factor("lycoris/factor", factor if "lycoris/factor" in options.settings else -1)
     yield from _preset(own)
 
 
@@ -80,17 +81,9 @@ def _factor(key: str, value: Any) -> Iterator[Reason]:
         yield key, f"factor {short(value)} is neither -1 nor a whole number from 1 to {MOST_FACTOR}"
 
 
-def _written_factor(own: Written) -> Any:
-    """Of null, too, which is none."""
-    factor = own.raw("factor")
-    return factor if own.key("factor") in own.settings else -1
-
-
 def lokr(own: Written, network: Network) -> Network:
-    """The LoKr of the file, where it is one."""
-    if own.text("algo").lower() != "lokr":
-        return network
-    factor = _written_factor(own)
+    """The LoKr of the file."""
+    factor = own.raw("factor")
     maps = {name: found for name, found in _map(own).items() if isinstance(found, dict) and "factor" in found}
     return replace(
         network,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ...configs.refused import Reason, one_of, taken_over
@@ -61,10 +62,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     options = Written(run.settings, PARSED, set(run.read))
     parts = (_numbers, refused_network, refused_optimizer, refused_sets)
     reasons = (reason for part in parts for reason in part(run, options))
-
-    def without_effect(key: str) -> bool:
-        return _is_without_effect(run, options, key)
-
+    without_effect = partial(_is_without_effect, run, options)
     return taken_over(run, options, schema, reasons, lambda: as_trained(run, options), differences, without_effect)
 
 
