@@ -22,7 +22,7 @@ def _turbo(run: Run) -> bool:
     return distilled is not None and distilled.is_meant(run.recipe.base_model or "", run.recipe.variant)
 
 
-@rule("TRN001", "warning", "no-latent-cache", trainers=("ai-toolkit",))
+@rule("TRN001", "note", "no-latent-cache", trainers=("ai-toolkit",))
 def no_latent_cache(run: Run) -> Iterator[Finding]:
     """Images are encoded again at every step.
 

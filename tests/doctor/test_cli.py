@@ -125,7 +125,7 @@ def test_what_the_kaggle_config_must_hear(source: str, tmp_path: Path, capsys: p
     assert heard("note", "qfloat8", "float8")
     inert = ("device", "sqlite_db_path", "bypass_guidance_embedding", "switch_boundary_every", "lokr_factor", "conv")
     assert heard("note", *inert, "num_frames", "shrink_video")
-    assert heard("warning", "latent")
+    assert heard("note", "latent")
     assert heard("warning", "bf16")
     for part in ("transformer", "text_encoder", "vae"):
         assert heard("error", part)
