@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,12 @@ def shipped(trainer: str) -> Schema | None:
     known = named(trainer)
     if known is None or not known.table:
         return None
-    return from_json(json.loads((Path(__file__).parent / "tables" / known.table).read_bytes()))
+    return _table(Path(__file__).parent / "tables" / known.table)
+
+
+@cache
+def _table(file: Path) -> Schema:
+    return from_json(json.loads(file.read_bytes()))
 
 
 def cached(root: Path, trainer: str, state: Path) -> Schema:
