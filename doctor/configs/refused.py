@@ -83,7 +83,7 @@ def unheeded(
     return refused, [f"without effect on what is learnt: {names}"] if names else []
 
 
-def one_of(key: str, name: str, value: str | None, known: Container[str], words: str) -> Iterator[Reason]:
+def one_of(key: str, name: str, value: str | None, known: Container[str | None], words: str) -> Iterator[Reason]:
     """The reason against a value that is none of those known, which are called by `words`."""
     if value not in known:
         yield key, f"{name} {value} is not supported; use {words}"
