@@ -45,6 +45,7 @@ UNREAD = words(
 # What counts beside certain values of other settings; there it is asked for.
 BESIDE = words(
     """
+    fp8_scaled masked_loss reg_data_dir train_data_dir vae wandb_api_key
     discrete_flow_shift guidance_scale logit_mean logit_std loss_type lr_decay_steps lr_scheduler_min_lr_ratio
     lr_scheduler_num_cycles lr_scheduler_power lr_scheduler_timescale max_bucket_reso max_timestep min_bucket_reso
     min_timestep bucket_no_upscale bucket_reso_steps mode_scale model_prediction_type preserve_distribution_shape

@@ -52,6 +52,8 @@ _WITHOUT_EFFECT = re.compile(
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
     r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
+    # beside certain values of other settings, where they are asked for
+    r"|base_model_default_dtype|disable_assistant_lora|lora_dropout|flux_lora_target"
     r"|conditioning_multidataset_sampling"  # of several, which are refused
     r"|m(?:ax|in)imum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )

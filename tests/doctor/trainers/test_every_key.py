@@ -187,3 +187,23 @@ def test_no_key_is_silently_passed_over(name: str, monkeypatch: pytest.MonkeyPat
     print(f"{name}: {len(found)} keys, {', '.join(f'{n} {what}' for what, n in sorted(counts.items()))}")
     assert len(found) > 150
     assert [key for key, what in found.items() if what == "passed over"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("ai-toolkit zimage", "model/qtype", "none"),
+        ("ai-toolkit flux", "model/qtype_te", "uint4"),
+        ("SimpleTuner zimage", "base_model_default_dtype", "fp32"),
+        ("SimpleTuner flux", "disable_assistant_lora", True),
+        ("sd-scripts flux", "masked_loss", True),
+        ("sd-scripts flux", "wandb_api_key", "x"),
+        ("musubi-tuner zimage", "fp8_scaled", True),
+    ],
+)
+def test_what_counts_only_beside_another_setting_is_not_refused_without_it(name: str, key: str, value: Any) -> None:
+    trainer, _, tree = BASES[name]
+    run = run_of(trainer, tree)
+    assert run is not None
+    base = for_runner(run, table(trainer))
+    assert outcome(run_of(trainer, put(tree, key, value)), base, table(trainer), key) == "said to have no effect"
