@@ -34,7 +34,8 @@ _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
         attn_masking cache_size_limit compile_dynamic compile_fullgraph dtype experimental_xl is_auraflow is_flux
         is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl latent_space_version
         layer_offloading_text_encoder_percent qtype qtype_te refiner_start_at
-        split_model_other_module_param_count_scale te_device te_dtype text_encoder_bits unet_sample_size use_flux_cfg use_text_encoder_1 use_text_encoder_2 vae_device
+        split_model_other_module_param_count_scale te_device te_dtype
+        text_encoder_bits unet_sample_size use_flux_cfg use_text_encoder_1 use_text_encoder_2 vae_device
         vae_dtype
         """
     ),
