@@ -37,6 +37,8 @@ _HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 # Their updates are bounded by themselves: the trainer clips nothing for them.
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
+# what counts beside certain values of other settings; there it is asked for
+_BESIDE = frozenset(("base_model_default_dtype", "disable_assistant_lora", "lora_dropout", "flux_lora_target"))
 # how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt. Those of adam_…
 # count with DeepSpeed only, which trains no LoRA.
 _WITHOUT_EFFECT = re.compile(
@@ -52,8 +54,6 @@ _WITHOUT_EFFECT = re.compile(
     r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
     r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
     r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
-    # beside certain values of other settings, where they are asked for
-    r"|base_model_default_dtype|disable_assistant_lora|lora_dropout|flux_lora_target"
     r"|conditioning_multidataset_sampling"  # of several, which are refused
     r"|m(?:ax|in)imum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
 )
@@ -74,7 +74,7 @@ def _is_without_effect(run: Run, options: Written, key: str) -> bool:
         return name in OF_LYCORIS
     if key.startswith("datasets/"):
         return name in OF_DATASETS
-    return _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.raw(key))
+    return key in _BESIDE or _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.raw(key))
 
 
 def _default(run: Run, name: str, value: Any) -> bool:
