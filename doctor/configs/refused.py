@@ -31,13 +31,13 @@ def said(run: Run, reasons: Iterable[Reason]) -> list[str]:
     )
 
 
-def disobeyed(sentences: Sequence[str]) -> None:
+def raise_unsupported(sentences: Sequence[str]) -> None:
     """Raises UserError where there are any."""
     if sentences:
         raise UserError("zdoctor train would not obey all of this config:\n  " + "\n  ".join(sentences))
 
 
-def taken_over(
+def converted(
     run: Run,
     w: Written,
     schema: Schema | Unknown,
@@ -51,15 +51,15 @@ def taken_over(
     try:
         made = as_trained()
     except (KeyError, SyntaxError, ValueError):  # of what is refused anyway
-        disobeyed(refused)
+        raise_unsupported(refused)
         raise
     differing = list(differences(run, w))
-    others, idle = unheeded(run, w, known(run, schema), without_effect)
-    disobeyed([*said(run, others), *refused])
+    others, idle = unread_settings(run, w, known(run, schema), without_effect)
+    raise_unsupported([*said(run, others), *refused])
     return replace(made, differences=(*differing, *idle), read=frozenset(w.read))
 
 
-def unheeded(
+def unread_settings(
     run: Run, w: Written, schema: Schema, without_effect: Callable[[str], bool]
 ) -> tuple[list[Reason], list[str]]:
     """Of the settings that nothing asked `w` for: those to be refused, and one sentence of those without effect.

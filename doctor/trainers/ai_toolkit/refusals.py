@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...configs.defaults import same, short
-from ...configs.refused import Reason, is_unknown, known, unheeded
+from ...configs.refused import Reason, is_unknown, known, unread_settings
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run, Schema, Unknown
@@ -45,7 +45,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     w = Written(run.settings, read=set(run.read))
     refused = [reason for part in _PARTS for reason in part(run, w)]
     found = known(run, schema)
-    others, idle = unheeded(run, w, found, lambda key: without_effect(key) or is_unknown(key, found))
+    others, idle = unread_settings(run, w, found, lambda key: without_effect(key) or is_unknown(key, found))
     return replace(run, refused=(*refused, *others), differences=tuple(idle), read=frozenset(w.read))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...configs.refused import Reason, disobeyed, said, taken_over
+from ...configs.refused import Reason, converted, raise_unsupported, said
 from ...configs.words import joined
 from ...configs.written import Written
 from ...families import family_of
@@ -25,14 +25,16 @@ from .timesteps import noise_of, refused_noise
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run as zdoctor's runner takes it. Raises UserError with every setting that it would not obey."""
-    disobeyed(said(run, _script(run)))
+    raise_unsupported(said(run, _script(run)))
     w = Written(run.settings, PARSED, set(run.read))
     w.raw(*(part.option for part in part_files(run)))  # which `with_parts` reads
-    made = taken_over(
+    made = converted(
         run, w, schema, reasons(run, w), lambda: as_trained(run, w, folders), differences, _is_without_effect
     )
     if not made.recipe.datasets and any(dataset.key.endswith("_data_dir") for dataset in run.recipe.datasets):
-        disobeyed([f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."])
+        raise_unsupported(
+            [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
+        )
     return with_parts(made, run)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ...configs.refused import Reason, one_of, taken_over
+from ...configs.refused import Reason, converted, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
@@ -65,16 +65,16 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     parts = (_numbers, refused_network, refused_optimizer, refused_sets)
     reasons = (reason for part in parts for reason in part(run, options))
     without_effect = partial(_is_without_effect, run, options)
-    return taken_over(run, options, schema, reasons, lambda: as_trained(run, options), differences, without_effect)
+    return converted(run, options, schema, reasons, lambda: as_trained(run, options), differences, without_effect)
 
 
 def _is_without_effect(run: Run, options: Written, key: str) -> bool:
-    section, _, name = key.rpartition("/")
-    if section.startswith("lycoris") or key.startswith("lycoris/"):
+    name = key.rpartition("/")[2]
+    if key.startswith("lycoris/"):
         return name in OF_LYCORIS
     if key.startswith("datasets/"):
         return name in OF_DATASETS
-    return key in _BESIDE or _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.raw(key))
+    return key in _BESIDE or _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.arrived(key))
 
 
 def _default(run: Run, name: str, value: Any) -> bool:
