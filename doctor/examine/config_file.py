@@ -5,10 +5,11 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+from ..configs.reading import LARGEST
 from ..errors import UserError
 from ..trainers.read import Beside, Found
 
-READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"
+READ_LIMIT = LARGEST + 1  # one byte past what a reader accepts, so that it can say "too large"
 
 
 def load(path: str) -> bytes:

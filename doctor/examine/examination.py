@@ -7,16 +7,16 @@ backslash does not hide the other findings.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ..model import Config, Facts, ReplaceText, Report, Run, Unknown
+from ..model import Config, Facts, ReplaceText, Report, Run, Step, Unknown
 from ..model.findings import CONFIG_UNREAD
 from ..model.record import dataclass, replace
 from ..model.script import MicroStep
 from ..model.trainer import RUNNER
 from ..probe.world import World
 from ..rules import Rule, all_rules
-from ..trainers.read import Reading, read_config
+from ..trainers.read import Found, Reading, read_config
 from .config_file import beside, load
 from .engine import merge, prescribe
 from .look import Look
@@ -24,6 +24,7 @@ from .trainable import trainable
 
 TEXT_FACTS = {"config", "system"}
 MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
+OF_THE_CONFIG = {*MACHINE_FACTS, "run", "schema", "checkout", "environment"}
 
 
 @dataclass(frozen=True)
@@ -59,32 +60,43 @@ def examine_config(
     """
     started = time.perf_counter()
     given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
-
-    def read(data: bytes) -> Reading:
-        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
-
-    reading = read(load(path) if text is None else text)
-    written = reading.config
-    of = written.trainer
     look = Look(world, deep=deep, microstep=microstep)
     offered = [rule for rule in given if microstep is not None or "microstep" not in rule.needs]
-    on_text = [rule for rule in offered if _is_on_text(rule) and rule.suits(of)]
-    of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]
-    about_runs = of_runner if as_runner else [r for r in offered if not _is_on_text(r) and r.suits(of)]
-    about_text, _ = look.with_fixes(on_text, written, _no_run(reading))
-    reading = _as_repaired(about_text, reading, read)
-    runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
-    if as_runner and reading.runs:
-        runs = [look.translated(reading.config, run) for run in reading.runs]
-    looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
-    facts = tuple(known for _, known in looks)
-    report = merge([about_text, *(report for report, _ in looks)])
+    find = beside(path)
+
+    def seen_as(texts: Mapping[str, bytes], rules: Sequence[Rule]) -> Seen:
+        """What is seen where these files, by their paths, hold these bytes."""
+
+        def found(name: str) -> Found | None:
+            file = find(name)
+            return file if file is None or file.path not in texts else replace(file, data=texts[file.path])
+
+        def read(data: bytes) -> Reading:
+            return read_config(path, data, world.variables, trainer=trainer, beside=found)
+
+        return _seen(look, read, texts[path], rules, as_runner)
+
+    data = load(path) if text is None else text
+    seen = seen_as({path: data}, offered)
+    written, reading, report = seen.written, seen.reading, seen.report
+    if any(finding.fixes for finding in report.findings):
+        from .offers import Bench, proven
+
+        files = {file.path: file for file in (written, *reading.config.beside)}
+
+        def again(texts: Mapping[str, str], whole: bool) -> Report:
+            rules = offered if whole else [rule for rule in offered if OF_THE_CONFIG.issuperset(rule.needs)]
+            return seen_as({path: data, **{name: _encoded(text) for name, text in texts.items()}}, rules).report
+
+        texts = {name: file.text for name, file in files.items()}
+        report = proven(Bench(report, texts, seen.repairs, again))
     can_train: tuple[bool, tuple[str, ...]] = (False, ())
-    if not as_runner and not about_text.errors:
-        can_train = trainable(look, reading, facts, of_runner, {finding.rule for finding in report.errors})
+    if not as_runner and not seen.about_text.errors:
+        of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]
+        can_train = trainable(look, reading, seen.facts, of_runner, {finding.rule for finding in report.errors})
     report = replace(
         report,
-        trainer=RUNNER if as_runner else of,
+        trainer=RUNNER if as_runner else written.trainer,
         command="train" if as_runner else report.command,
         elapsed_ms=(time.perf_counter() - started) * 1000,
         machine=world.system.recorded,
@@ -93,8 +105,37 @@ def examine_config(
         held_back=can_train[1],
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
-    asked = {rule.id for rule in (*on_text, *about_runs)}
-    return Examination(report, facts, reading, tuple(rule for rule in offered if rule.id in asked), written)
+    return Examination(report, seen.facts, reading, tuple(r for r in offered if r.id in seen.asked), written)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at a config whose files hold certain bytes; `repairs` are the edits that `reading` is of."""
+
+    written: Config
+    reading: Reading
+    repairs: tuple[Step, ...]
+    about_text: Report
+    report: Report
+    facts: tuple[Facts, ...]
+    asked: frozenset[str]
+
+
+def _seen(look: Look, read: Callable[[bytes], Reading], data: bytes, rules: Sequence[Rule], as_runner: bool) -> Seen:
+    reading = read(data)
+    written = reading.config
+    of = written.trainer
+    on_text = [rule for rule in rules if _is_on_text(rule) and rule.suits(of)]
+    about_runs = [rule for rule in rules if not _is_on_text(rule) and rule.suits(RUNNER if as_runner else of)]
+    about_text, _ = look.with_fixes(on_text, written, _no_run(reading))
+    reading, repairs = _as_repaired(about_text, reading, read)
+    runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
+    if as_runner and reading.runs:
+        runs = [look.translated(reading.config, run) for run in reading.runs]
+    looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
+    report = merge([about_text, *(_on_disk(report, written.path, repairs) for report, _ in looks)])
+    asked = frozenset(rule.id for rule in (*on_text, *about_runs))
+    return Seen(written, reading, repairs, about_text, report, tuple(facts for _, facts in looks), asked)
 
 
 def _is_on_text(rule: Rule) -> bool:
@@ -114,17 +155,49 @@ def _no_run(reading: Reading) -> Unknown:
     return Unknown(CONFIG_UNREAD if problem else reading.reason)
 
 
-def _as_repaired(report: Report, reading: Reading, read: Callable[[bytes], Reading]) -> Reading:
-    """The reading of the text with its certain repairs in place; the reading as it is when there are none."""
-    edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
-    if not edits:
-        return reading
-    from ..configs.edit import EditError, apply_edits
-
+def _as_repaired(
+    report: Report, reading: Reading, read: Callable[[bytes], Reading]
+) -> tuple[Reading, tuple[Step, ...]]:
+    """The reading of the text with its certain repairs in place, and these; as it is where there are none."""
     config = reading.config
+    steps = tuple(step for step in prescribe(report).steps if step.path == config.path)
+    if not steps:
+        return reading, ()
+    from ..configs.edit import EditError
+    from .offers import edited
+
     try:
-        text = apply_edits(config.text, edits)
+        text = edited({config.path: config.text}, steps)[config.path]
     except EditError:
-        return reading
-    repaired = read(text.encode(config.encoding, "surrogateescape"))
-    return reading if repaired.config.problem is not None and config.problem is None else repaired
+        return reading, ()
+    repaired = read(_encoded(text))
+    if repaired.config.problem is not None and config.problem is None:
+        return reading, ()
+    return repaired, steps
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _on_disk(report: Report, path: str, repairs: Sequence[Step]) -> Report:
+    """The report on a repaired text with its edits where they are in the text that lies on disk."""
+    made = sorted((step for step in repairs if isinstance(step, ReplaceText)), key=lambda step: step.start)
+    if not made:
+        return report
+
+    def moved(step: Step) -> Step:
+        if not isinstance(step, ReplaceText) or step.path != path:
+            return step
+        by = 0
+        for edit in made:
+            if edit.start + by >= step.start:
+                break
+            by += len(edit.new) - len(edit.old)
+        return replace(step, start=step.start - by, end=step.end - by)
+
+    findings = [
+        replace(finding, fixes=tuple(replace(fix, steps=tuple(map(moved, fix.steps))) for fix in finding.fixes))
+        for finding in report.findings
+    ]
+    return replace(report, findings=tuple(findings))
