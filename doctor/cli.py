@@ -15,7 +15,7 @@ from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, redacted
 from .model.printable import printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
-            3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
+            3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
 
 CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else
 config/config.json (or .toml, .env), where SimpleTuner looks."""
