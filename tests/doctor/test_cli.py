@@ -81,8 +81,8 @@ def test_a_mistake_is_one_clear_line(
 @pytest.mark.parametrize(
     "words, code, says",
     [
-        ([], 2, "train               check, and train when everything is green"),
-        (["help"], 0, "train               check, and train when everything is green"),
+        ([], 2, "check, and train when everything is green"),
+        (["help"], 0, "check, and train when everything is green"),
         (["help", "check"], 0, "--select IDS"),
         (["-V"], 0, f"zdoctor {__version__}\n"),
     ],
