@@ -22,8 +22,11 @@ from .record.shapes import BadConfig, Shapes, Tensors
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS = 100
-# A checkpoint of Stable Diffusion, whose tensors are not known here.
-_CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
+# What holds tensors that are not known here, by the option: a checkpoint of Stable Diffusion, musubi-tuner's others.
+_UNKNOWN = {
+    option: (PartFile("transformer", option, "", {}, loose=True),)
+    for option in ("pretrained_model_name_or_path", "dit")
+}
 
 
 def part_files(run: Run) -> tuple[PartFile, ...]:
@@ -33,7 +36,9 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
     if run.recipe.parts:
         return run.recipe.parts
     if kohya is None:
-        return _CHECKPOINT if run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl") else ()
+        checkpoint = run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl")
+        option = "pretrained_model_name_or_path" if checkpoint else "dit" if run.trainer == "musubi-tuner" else ""
+        return _UNKNOWN.get(option, ())
     return tuple(
         PartFile(
             name,
