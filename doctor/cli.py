@@ -80,6 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else list(arguments)
 
+    if not words:
+        parser("-").print_help()
+        return USER_MISTAKE
+    if words[0] == "help":
+        words = [*words[1:2], "--help"]
+
     def command() -> int:
         options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
         _require_places()
@@ -105,7 +111,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    root.add_argument("--version", action="version", version=f"zdoctor {__version__}")
+    root.add_argument("-V", "--version", action="version", version=f"zdoctor {__version__}")
     root.set_defaults(zdoctor=main)
     commands = root.add_subparsers(
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
