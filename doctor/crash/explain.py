@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..model.crashes import Explanation, Failure, Signature
+from ..model.crashes import Explanation, Failure, Known, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
 from . import known as table
 from .failures import REPORTED, SAID, failures
 from .lines import clean
+from .phrases import phrases
 from .tracebacks import CUT_OFF
 
 # The part of the model whose move to the device failed says which files are the bad ones.
@@ -28,6 +29,7 @@ _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
 # A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
 _LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
+_SAYING_LITTLE = _LAUNCHER | {CUT_OFF, REPORTED}
 _PARTNER = re.compile(
     r"NCCL (?:communicator was aborted|error: remote process exited|operation .* timed out)"
     r"|remote process exited or there was a network error|Connection (?:closed|reset) by peer|Broken pipe"
@@ -44,19 +46,32 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     lines = clean(text)
     found = failures(lines)
     ended = [failure for failure in found if not _survived(failure, found, lines)]
-    if not ended:
+    failure = _decisive(ended) if ended else None
+    known = _known(failure) if failure is not None else None
+    if failure is None or failure.name == CUT_OFF or (known.messenger if known else failure.name in _SAYING_LITTLE):
+        failure, known = next(_phrases(lines), (failure, known))
+    if failure is None:
         return Explanation(None, others=len(found))
-    failure = _decisive(ended)
-    told = ((known, part) for part in failure.chain for known in table.known())
-    known = next((known for known, part in told if known.matches(part)), None)
     rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
-    elif known is not None and (known.alone or known.line):
+    elif known is not None and (known.alone or known.line or failure.name == SAID):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
     return Explanation(failure, known, rules, site, others)
+
+
+def _known(failure: Failure) -> Known | None:
+    told = ((known, part) for part in failure.chain for known in table.known())
+    return next((known for known, part in told if known.matches(part)), None)
+
+
+def _phrases(lines: Sequence[str]) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them."""
+    for failure, known in phrases(lines, table.known()):
+        if _progress(lines[failure.at :], 1) < 1:
+            yield failure, known
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Sequence[str]) -> bool:
@@ -96,6 +111,7 @@ def _ends(failure: Failure) -> bool:
 
 def _decisive(found: Sequence[Failure]) -> Failure:
     """The last failure with a traceback: what follows it are the launcher's words about a process that ended."""
+    found = [failure for failure in found if not ((known := _known(failure)) and known.messenger)] or found
     told = [
         f for f in found if (f.frames and f.name not in _LAUNCHER and f.name != CUT_OFF) or f.name == "ArgumentError"
     ]
