@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..model.crashes import Failure, Known
-from .failures import SAID, Log
+from .failures import SAID
+from .lines import Lines
 
 MOST_LINES = 12
 MOST_PROSE = 4
@@ -14,17 +15,16 @@ _BEFORE = re.compile(r".*[\])>|]|.*look up to see its traceback\):|\bbecause of 
 _PROSE = re.compile(r"[a-z]+[:,]?")
 
 
-def phrases(lines: Sequence[str], table: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
+def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
     """The known failures whose words a line has, in the table's order; each with the last place of it."""
-    log = Log(lines)
     all_words = tuple({word for known in table for word in known.words})
     for known in table:
         if not known.words:
             continue
-        for at in reversed(log.holding(*known.words)):
+        for at in reversed(lines.holding(*known.words)):
             told = "\n".join(line.strip() for line in lines[at : at + MOST_LINES])
             if re.search(known.pattern, " ".join(told.split())) and _begins(lines[at], all_words):
-                yield Failure(SAID, lines[at].strip(), (), at + 1), known
+                yield Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]), known
                 break
 
 

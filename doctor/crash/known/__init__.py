@@ -31,6 +31,7 @@ _ROOMLESS = (
     scripts,
     other_trainers,
     hub,
+    tensors,
     weights,
     checkpoints,
     memory,
@@ -39,7 +40,6 @@ _ROOMLESS = (
     libraries,
     installs,
     packages,
-    tensors,
     card,
     machine,
 )
