@@ -89,10 +89,9 @@ def apply(
     if not groups:
         return Applied("", 0)
     with locked(state), ExitStack() as held:
-        recover_locked(state)
-        stuck = unfinished(state)
-        if stuck:
-            raise ApplyError(f"An earlier change, {stuck[0].id}, cannot be taken back yet: see {stuck[0].folder}.")
+        lines = recover_locked(state)
+        if stuck := unfinished(state):
+            raise ApplyError(f"{lines[-1]}. Nothing was done.", f"Its journal: {stuck[0].folder}")
         if binding is not None:
             _require_unchanged(plan, binding)
         try:

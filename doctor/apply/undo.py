@@ -11,7 +11,7 @@ from .actions import revert
 from .actions.build import changed_since, moved_since
 from .actions.edit import edited_since
 from .actions.errors import ApplyError, Busy, UndoRefused, clause, reason
-from .actions.journal import Entry, Journal, State, journals, locked, unfinished
+from .actions.journal import Entry, Journal, State, clear_unbegun, journals, locked, unfinished
 from .actions.part import kept_in
 from .actions.paths import lies
 
@@ -81,10 +81,18 @@ def recover(state: Path) -> tuple[str, ...]:
 
 
 def recover_locked(state: Path) -> tuple[str, ...]:
-    lines: list[str] = []
-    for journal in unfinished(state):
-        left = roll_back(journal, "undone" if journal.said("undoing") else "rolled-back")
-        what = "an undo that was cut short was finished" if journal.said("undoing") else "it was cut short"
+    """As `recover`, for who holds the lock. An undo that was cut short is finished for all passes of its repair."""
+    lines = [f"{id} was cut short before it had changed anything" for id in clear_unbegun(state)]
+    known = journals(state)
+    undoing = {journal.group for journal in known if journal.state == "unfinished" and journal.said("undoing")}
+    for journal in reversed(known):
+        undo = journal.group in undoing
+        if journal.state != "unfinished" and not (undo and journal.state == "applied"):
+            continue
+        left = roll_back(journal, "undone" if undo else "rolled-back")
+        if journal.state == "unfinished":
+            return (*lines, f"{journal.id} was cut short and cannot be taken back yet: {left[-1]}")
+        what = "an undo that was cut short was finished" if undo else "it was cut short"
         lines.append(f"{journal.id} was taken back: {what}")
         lines += (f"left as it is: {line}" for line in left)
         lines += journal.kept_parts
@@ -110,28 +118,41 @@ def history(state: Path) -> tuple[Entry, ...]:
 
 
 def _entry(id: str, passes: list[Journal]) -> Entry:
-    first = passes[0].records[0]
+    first, states = passes[0].records[0], [journal.state for journal in passes]
+    if passes[0].newer:
+        return Entry(
+            id, str(first.get("when", "")), str(first.get("config", "")), (_left_alone(passes[0]),), states[0]
+        )
     what = tuple(line for journal in passes for line in journal.records[0]["what"])
-    states = [journal.state for journal in passes]
     order: tuple[State, ...] = ("unfinished", "applied", "undone", "cut short", "rolled back")
     return Entry(id, first["when"], first["config"], what, next(state for state in order if state in states))
+
+
+def _left_alone(journal: Journal) -> str:
+    return f"its journal is of a newer zdoctor, which alone can take it back: {journal.folder}"
 
 
 def undo(id: str | None = None, *, state: Path) -> tuple[str, ...]:
     """Put every byte, mode, link and time back to what it was before a repair, the last one by default.
 
-    `id` may be shortened as long as it is unambiguous. Returns one line per thing taken back. Raises UndoRefused,
-    naming the file, when something was changed since, and touches nothing then.
+    That is the one that a kill cut short, where there is one. `id` may be shortened as long as it is unambiguous.
+    Returns one line per thing taken back. Raises UndoRefused, naming the file, when something was changed since,
+    and touches nothing then.
     """
     with locked(state):
-        recover_locked(state)
-        chosen = _chosen(id, journals(state))
+        cut_short = {journal.group for journal in unfinished(state)}
+        lines = list(recover_locked(state))
+        if stuck := unfinished(state):
+            raise ApplyError(f"{lines[-1]}.", f"Its journal: {stuck[0].folder}")
+        if lines and id is None:
+            chosen = [journal for journal in _applied(journals(state)) if journal.group in cut_short]
+        else:
+            chosen = _chosen(id, journals(state), cut_short)
         objections = _objections(chosen)
         if objections:
             raise UndoRefused(". ".join(objections[:3]) + ("; …" if len(objections) > 3 else "."))
         for journal in chosen:
             journal.log({"do": "undoing"})
-        lines: list[str] = []
         for journal in chosen:
             left = roll_back(journal, "undone")
             if journal.state != "undone":
@@ -141,10 +162,16 @@ def undo(id: str | None = None, *, state: Path) -> tuple[str, ...]:
         return tuple(lines)
 
 
-def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
-    """The applied transactions of one repair, newest first."""
-    applied = [journal for journal in reversed(known) if journal.state == "applied"]
+def _applied(known: list[Journal]) -> list[Journal]:
+    return [journal for journal in reversed(known) if journal.state == "applied"]
+
+
+def _chosen(id: str | None, known: list[Journal], cut_short: set[str]) -> list[Journal]:
+    """The applied transactions of one repair, newest first; none of one that was cut short and is taken back."""
+    applied = _applied(known)
     if id is None:
+        if known and known[-1].newer:
+            raise UndoRefused(f"The last repair is {known[-1].id}: {_left_alone(known[-1])}.")
         if not applied:
             raise UndoRefused("There is nothing to undo.")
         return [journal for journal in applied if journal.group == applied[0].group]
@@ -155,7 +182,9 @@ def _chosen(id: str | None, known: list[Journal]) -> list[Journal]:
             f"{id} names {len(named)} repairs." if named else f"There is no repair {id}; zdoctor history lists them."
         )
     chosen = [journal for journal in applied if journal.group in named]
-    if not chosen:
+    if newer := [journal for journal in known if journal.group in named and journal.newer]:
+        raise UndoRefused(f"{newer[0].id}: {_left_alone(newer[0])}.")
+    if not chosen and not named <= cut_short:
         raise UndoRefused(f"{named.pop()} was already taken back.")
     return chosen
 

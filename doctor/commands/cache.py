@@ -19,7 +19,7 @@ from ..rules import all_repairs, all_rules
 from ..rules.selection import select
 from . import console
 from .examined import world_of
-from .repair import Fixed, carry_out, recover
+from .repair import Fixed, carry_out, recover, say_unfinished
 
 REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
 
@@ -83,8 +83,7 @@ def _require(world: World, repo: str | None) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.apply:
-        recover()
+    recover() if options.apply else say_unfinished()
     if (options.fix or options.apply) and options.repo is None:
         raise UserError("--fix needs the name of a repository.", "zdoctor cache org/name --fix")
     if options.apply and not options.fix:

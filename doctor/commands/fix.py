@@ -13,7 +13,7 @@ from ..model import Report, TrainingEffect
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined
-from .repair import Fixed, carry_out, recover
+from .repair import Fixed, carry_out, recover, say_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     config = named_or_found(options.config)
     if "asked" in options.allow and not options.select:
         raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
-    recover()
+    recover() if options.apply else say_unfinished()
     done = fix(
         config,
         apply=options.apply,

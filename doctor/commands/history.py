@@ -20,6 +20,10 @@ def run(_: argparse.Namespace) -> int:
         console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:
             console.emit(f"    {printable(line)}\n")
+        if entry.state == "unfinished":
+            console.emit(
+                "    It was cut short, or another zdoctor is at it now. zdoctor undo puts everything back.\n"
+            )
     if not entries:
         console.emit("Nothing was repaired yet.\n")
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 from .. import apply as writer
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
+from ..model.printable import printable
 from ..model.record import dataclass, field, replace
 from ..state import state_folder
 
@@ -73,4 +74,19 @@ def _offers(plan: Plan) -> dict[Fix, str]:
 def recover() -> None:
     """Finish or roll back what an earlier zdoctor was killed in; said in words when there was something."""
     for line in writer.recover(state_folder()):
-        print(f"zdoctor: {line}", file=sys.stderr)
+        _say(line)
+
+
+def say_unfinished() -> None:
+    """Say what an earlier zdoctor was killed in, for a command that changes nothing; never fails."""
+    try:
+        waiting = writer.unfinished(state_folder())
+    except writer.ApplyError as error:
+        _say(str(error))
+        return
+    for journal in waiting:
+        _say(f"{journal.id} was cut short, or another zdoctor is at it now. zdoctor undo puts everything back.")
+
+
+def _say(line: str) -> None:
+    print(f"zdoctor: {printable(line)}", file=sys.stderr)

@@ -8,7 +8,6 @@ from .. import apply as writer
 from ..model.printable import printable
 from ..state import state_folder
 from . import console
-from .repair import recover
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +15,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    recover()
     for line in writer.undo(options.id, state=state_folder()):
         console.emit(f"{printable(line)}\n")
     return 0

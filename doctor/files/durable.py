@@ -43,11 +43,16 @@ def json_lines(*rows: Row) -> bytes:
 
 def rows_of(data: bytes) -> list[Row]:
     """The records of JSON Lines; what a kill tore is none."""
+    return [value for value in values_of(data) if isinstance(value, dict)]
+
+
+def values_of(data: bytes) -> list[Any]:
+    """Every value of JSON Lines, a record or not; what a kill tore is none."""
     found = []
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
             found.append(json.loads(line))
-    return [row for row in found if isinstance(row, dict)]
+    return found
 
 
 def sync_both(source: Path, target: Path) -> None:

@@ -15,19 +15,32 @@ former contents of edited files. Records, in order of appearance (`n` numbers th
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from ...files.durable import append_rows, rows_of, sync_folder, write_durably
+from ...files.durable import append_rows, sync_folder, values_of, write_durably
 from ...model.record import dataclass
 from .errors import ApplyError, Busy, clause
 
-State = Literal["applied", "undone", "rolled back", "cut short", "unfinished"]
+State = Literal["applied", "undone", "rolled back", "cut short", "unfinished", "of a newer zdoctor"]
 Record = dict[str, Any]
 _FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
+VERSION = 1
+# what each kind of record must hold, besides the number of its action
+_BEGIN: Record = {"when": str, "config": str, "what": list}
+_FIELDS: dict[str, Record] = {
+    "edit": {"path": str, "temporary": str, "mode": int, "mtime_ns": int, "before": str, "after": str},
+    "move": {"from": str, "to": str},
+    "part": {"path": str},
+    "place": {"from": str, "to": str, "contents": dict},
+    "folder": {"path": str},
+    "scratch": {"path": str},
+}
+_SALVAGE: Record = {"from": str, "to": str, "size": int}
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Entry:
 
 
 class Journal:
-    """One transaction on disk. Every record is forced to disk before `log` returns."""
+    """One transaction on disk. Every record is forced to disk before `log` returns. Raises ApplyError for damage."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +71,14 @@ class Journal:
         sync_folder(folder.parent)
         journal = cls(folder)
         when = now.isoformat(timespec="seconds")
-        begin = {"do": "begin", "version": 1, "when": when, "group": group, "config": config, "what": list(what)}
+        begin = {
+            "do": "begin",
+            "version": VERSION,
+            "when": when,
+            "group": group,
+            "config": config,
+            "what": list(what),
+        }
         journal.log(begin)
         sync_folder(folder)
         return journal
@@ -84,14 +104,21 @@ class Journal:
 
     @property
     def actions(self) -> list[Record]:
-        return [record for record in self.records if record["do"] in ACTIONS]
+        return [record for record in self.records if record["do"] in _FIELDS]
 
     def said(self, do: str, n: int | None = None) -> bool:
         """Whether the record `do`, of the ones about an action that about action `n`, was written."""
         return any(record["do"] == do and record.get("n") == n for record in self.records)
 
     @property
+    def newer(self) -> bool:
+        """Whether a newer zdoctor wrote it: nobody here knows what its records mean."""
+        return int(self.records[0]["version"]) > VERSION
+
+    @property
     def state(self) -> State:
+        if self.newer:
+            return "of a newer zdoctor"
         last = next((r["do"] for r in reversed(self.records) if r["do"] in {*_FINAL, "undoing"}), "")
         return "cut short" if self.kept_parts else _FINAL.get(last, "unfinished")
 
@@ -106,22 +133,65 @@ class Journal:
         return str(self.records[0].get("group") or self.id)
 
 
-ACTIONS = frozenset({"edit", "move", "part", "place", "folder", "scratch"})
-
-
 def _read(path: Path) -> list[Record]:
+    """The records of a journal, none where a kill came before the first. Raises ApplyError where one is damaged."""
     try:
-        records = rows_of(path.read_bytes())
+        records = values_of(path.read_bytes())
     except FileNotFoundError:
-        return []
-    return records if records and records[0].get("do") == "begin" else []
+        records = []
+    kept = any(file != path for file in path.parent.iterdir())
+    damage = next(_damages(records), "its records are missing" if kept and not records else None)
+    if damage is not None:
+        where = f"The journal of an earlier repair, {path.parent}, is damaged ({damage}). Nothing was changed."
+        hint = (
+            "It holds what edited files held before. Look there, then move that folder away and type the same again."
+        )
+        raise ApplyError(where, hint)
+    return records
+
+
+def _damages(records: list[Any]) -> Iterator[str]:
+    """What of the records no zdoctor can have written; of those of a newer one only the first is known."""
+    if not records:
+        return
+    if any(not isinstance(record, dict) or not isinstance(record.get("do"), str) for record in records):
+        yield "a line of it is no record"
+        return
+    first, actions = records[0], [record for record in records if record["do"] in _FIELDS]
+    version = first.get("version")
+    if first["do"] != "begin" or type(version) is not int:
+        yield "its first record is missing"
+    elif version <= VERSION:
+        salvages = [record["salvage"] for record in actions if record.get("salvage") is not None]
+        parts = [(first, _BEGIN), *((r, _FIELDS[r["do"]]) for r in actions), *((s, _SALVAGE) for s in salvages)]
+        if not all(_has(*part) for part in parts) or not all(isinstance(line, str) for line in first["what"]):
+            yield "a record of it is not whole"
+        if [record.get("n") for record in actions] != list(range(len(actions))):
+            yield "a record of it is missing"
+
+
+def _has(record: Any, fields: Record) -> bool:
+    return isinstance(record, dict) and all(
+        name in record and isinstance(record[name], kind) for name, kind in fields.items()
+    )
 
 
 def journals(state: Path) -> list[Journal]:
     """Every transaction that got as far as its first record, oldest first. Raises ApplyError where one is hidden."""
+    return [journal for journal in _folders(state) if journal.records]
+
+
+def clear_unbegun(state: Path) -> list[str]:
+    """Remove what a kill before the first record left of transactions, which changed nothing. Gives their ids."""
+    unbegun = [journal for journal in _folders(state) if not journal.records]
+    for journal in unbegun:
+        shutil.rmtree(journal.folder)
+    return [journal.id for journal in unbegun]
+
+
+def _folders(state: Path) -> list[Journal]:
     try:
-        folders = sorted(path for path in (state / "journal").iterdir() if path.is_dir())
-        return [journal for journal in map(Journal, folders) if journal.records]
+        return [Journal(path) for path in sorted((state / "journal").iterdir()) if path.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -5,8 +5,9 @@
 An audit hook sees every open for writing, rename, link, mkdir, remove, chmod and utime before it happens; fsync is
 not audited, so it is wrapped. At the n-th of these the child is killed (MODE kill), or the call fails once with "no
 space left" (MODE full) or Ctrl-C (MODE interrupt). MODE undo kills in the undo instead, MODE recover kills in the
-recovery of a killed child. Every STRIDE-th point is tried. What was not applied is then applied again: the next run
-finishes it. Prints the number of points, then the laws that broke.
+recovery of a killed child. MODE second kills a second repair and lets undo take it back. Every STRIDE-th point is
+tried. What was not applied is then applied again: the next run finishes it. Prints the number of points, then the
+laws that broke.
 """
 
 from __future__ import annotations
@@ -165,10 +166,44 @@ def child(work: Callable[[], object], n: int, strike: Callable[[], None], watche
         os._exit(code)
 
 
+def second(folder: Path, stride: int) -> None:
+    """An undo after a kill takes back exactly the repair that was cut short, and the next undo the one before it."""
+    points, broken = 0, []
+    for n in range(1, 5000, stride):
+        home, state, plan = build(folder)
+        first = snapshot(home)
+        edits = SetValue(str(home / "c.yaml"), "/model/path", "z"), Quarantine(str(home / "stray.incomplete"))
+        done = apply(Plan("c.yaml", (Fix("earlier", edits),)), state=state)
+        (home / "stray.incomplete").write_bytes(b"half again")
+        between = snapshot(home)
+        code = child(partial(apply, plan, state=state), n, kill, folder)
+        if code == 0:
+            break
+        points += 1
+        begun = len([path for path in (state / "journal").iterdir() if path.is_dir()]) > 1
+        if begun:
+            undo(state=state)
+        now = without_parts(home)
+        states = {entry.id: entry.state for entry in history(state)}
+        if now != between:
+            broken.append(f"{n}: the earlier repair is not as it was: {differences(between, now)}")
+        if states[done.id] != "applied" or list(states.values()).count("applied") > 1:
+            broken.append(f"{n}: the history says {states}")
+        (home / "stray.incomplete").unlink()
+        undo(state=state)
+        if without_parts(home) != first:
+            broken.append(f"{n}: not as at first: {differences(first, without_parts(home))}")
+    print(points)
+    print(*broken, sep="\n")
+
+
 def main(folder: Path, mode: str, stride: int) -> None:
     fetch._download = download
     fetch._append = append
     fetch._is_plain = lambda step: False
+    if mode == "second":
+        second(folder, stride)
+        return
     points = 0
     broken: list[str] = []
     home, state, plan = build(folder)
@@ -184,7 +219,7 @@ def main(folder: Path, mode: str, stride: int) -> None:
             broken.append(f"{n}: {text}")
 
     strike = {"full": full, "interrupt": interrupt}.get(mode, kill)
-    second = 0
+    strikes = 0
     for n in range(1, 5000, stride):
         home, state, plan = build(folder)
         before = snapshot(home)
@@ -201,8 +236,8 @@ def main(folder: Path, mode: str, stride: int) -> None:
             now = without_parts(home)
             law(n, code == 2 or now == before, f"not rolled back: {differences(before, now)}")
         if mode == "recover":
-            second = second % 61 + 1
-            child(partial(recover, state), second, strike, folder)
+            strikes = strikes % 61 + 1
+            child(partial(recover, state), strikes, strike, folder)
         lines = recover(state)
         law(n, not any("left" in line for line in lines), f"left something: {lines}")
         law(n, recover(state) == (), "recovered twice")
