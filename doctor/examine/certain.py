@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..model import Finding, Run
 
 
+def doubts_of(run: Run) -> Iterator[str]:
+    """What of the settings is not known, and why."""
+    if run.unread:
+        yield run.unread
+    for name, value in run.settings.items():
+        if value.unknown:
+            yield f"{name}: {value.unknown}"
+
+
 def certain(found: Sequence[Finding], run: Run | None) -> tuple[list[Finding], str | None]:
     """The findings that rest on what is known, and why the first of the others does not."""
-    doubts = {} if run is None else {v.where: f"{name}: {v.unknown}" for name, v in run.settings.items() if v.unknown}
-    if run is None or (not doubts and not run.unread):
+    if run is None or next(doubts_of(run), None) is None:
         return list(found), None
+    doubts = {value.where: f"{name}: {value.unknown}" for name, value in run.settings.items() if value.unknown}
     kept: list[Finding] = []
     reason: str | None = None
     for finding in found:

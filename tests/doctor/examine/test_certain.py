@@ -41,5 +41,12 @@ def test_only_what_is_known_is_called_an_error(rule: str, sick: str, doubtful: s
     assert rule in unknown
 
 
+def test_what_is_not_known_is_said_first(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(FLUX + REST + FILES + "--seed $SEED")
+    (gap,) = [gap for gap in check(str(script)).not_judged if gap.what == "settings"]
+    assert gap.reason == "seed: $SEED is what only the shell can tell"
+
+
 def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:
     assert "MEM001" in errors(tmp_path, FLUX + REST + FILES + "--train_batch_size $N")[1]
