@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ..model.crashes import Failure
 from .known import lines as printed
-from .lines import Lines
-from .messages import CUT_OFF, NAME, message
-from .streams import bare, streams
+from .lines import NAME, Lines
+from .messages import CUT_OFF, message
+from .streams import streams
 from .tracebacks import tracebacks
 
 # What a message of a trainer is called that stands for itself, with no exception.
@@ -86,7 +86,7 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     """Every failure of a log, in the order in which they were printed; a chain of exceptions is one, its last."""
     processes = streams(lines)
     found = [failure for process in processes for failure in tracebacks(process)]
-    found += _endings(lines)
+    found += [failure for process in processes for failure in _endings(process)]
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
@@ -105,15 +105,14 @@ def _alone(lines: Lines) -> Iterator[Failure]:
 
 def _last_words(lines: Lines) -> Iterator[Failure]:
     """What programs say of their own end, in words that tell no exception."""
-    places = [
-        at for at in lines.holding("ERR", "FATAL", "CRITICAL", "rror:", "atal:") if _LAST_WORDS.match(lines[at])
-    ]
+    words = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error")
+    places = [at for at in lines.holding(*words) if _LAST_WORDS.match(lines[at])]
     for at in places[-1:]:
         begin = at
         while begin - 1 in places:
             begin -= 1
-        words = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
-        yield Failure(REPORTED, "\n".join(words), (), lines.numbers[at], begin=lines.numbers[begin])
+        said = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
+        yield Failure(REPORTED, "\n".join(said), (), lines.numbers[at], begin=lines.numbers[begin])
 
 
 def _said(lines: Lines, at: int, name: str, words: str) -> Failure:
@@ -127,7 +126,7 @@ def _endings(lines: Lines) -> Iterator[Failure]:
             if re.search(pattern, lines[at]):
                 yield _said(lines, at, name, lines[at].strip())
     for at in lines.holding("error: "):
-        if (refused := _ARGPARSE.match(bare(lines[at]))) is not None:
+        if (refused := _ARGPARSE.match(lines[at])) is not None:
             yield _said(lines, at, "ArgumentError", refused["message"])
     for at in lines.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:

@@ -120,8 +120,10 @@ def _named(error: str, failure: Failure) -> bool:
 
 
 def _in(pattern: str, text: str) -> bool:
-    """Messages are broken into lines by their writers, and by panels as wide as the window."""
-    return re.search(pattern, " ".join(text.split())) is not None
+    """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
+    log does not show the end."""
+    whole, first = " ".join(text.split()), text.partition("\n")[0]
+    return re.search(pattern, whole) is not None or re.search(pattern, first) is not None
 
 
 @dataclass(frozen=True)
