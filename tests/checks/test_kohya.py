@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from transformers.trainer_utils import SchedulerType
 
+from zdoctor import check
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine.examination import examine_config
@@ -218,6 +221,22 @@ def test_zimage(
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
 
 
+def test_a_folder_of_videos_is_no_folder_of_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clips").mkdir()
+    for name in ("a.mp4", "a.txt", "b.MKV", "b.txt"):
+        (tmp_path / "clips" / name).write_text("a cat")
+    data = DATA.replace("image_directory", "video_directory")
+    assert not findings(zimage(tmp_path, monkeypatch, data.replace('"cats"', '"clips"')))
+    assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH004", "/datasets/0/video_directory")]
+
+
+@pytest.mark.parametrize(("name", "known"), [("no_resize_control", True), ("no_size_control", False)])
+def test_old_names_of_a_dataset_file_are_known(tmp_path: Path, name: str, known: bool) -> None:
+    (tmp_path / "m.toml").write_text(DATA + f"qwen_image_edit_{name} = true\nflux_kontext_{name} = true\n")
+    report = check(str(tmp_path / "m.toml"), selected=["CFG002"])
+    assert (not report.errors) == known
+
+
 def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not findings(flux(tmp_path, monkeypatch, caption_extension="txt"))
 
@@ -240,6 +259,20 @@ def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.M
         + text
     )
     assert not findings(checked(tmp_path / "train.sh", text, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"), [("cache [v2]", False), ("a[1]/b", False), ("cache (v2)", True), ("a[b", True), ("[x", True)]
+)
+def test_a_cache_folder_is_searched_as_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    for name in ("0_0064x0064_zi", "0_zi_te"):
+        (tmp_path / folder / f"{name}.safetensors").touch()
+    report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', f'"{folder}"'))
+    assert bool(glob.glob(os.path.join(folder, "*_zi.safetensors"))) == found
+    assert findings(report) == ([] if found else [("KOH018", "/datasets/0/cache_directory")])
 
 
 def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
