@@ -99,7 +99,8 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
 
 def _left_out(file: Config, value: Value) -> bool:
     """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
-    if file.format not in ("json", "toml"):
+    among_others = file.format == "env" and (value.where.pointer or "").count("/") > 1  # in TRAINER_EXTRA_ARGS
+    if file.format not in ("json", "toml", "env") or among_others:
         return False
     if isinstance(value.value, str):
         return value.value.strip().lower() in ("", "false")
