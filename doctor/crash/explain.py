@@ -40,7 +40,7 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in"
+    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
     r"|\btraining (?:is )?(?:complete|finished|done)",
     re.I,
 )
@@ -92,7 +92,7 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     for line in lines:
         bar = _BAR.search(line)
         if bar is not None:
-            steps += int(bar[1]) > states.get(bar[2], int(bar[1]))
+            steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
         elif _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
