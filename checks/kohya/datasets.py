@@ -13,6 +13,7 @@ from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, prevents, rule
 from . import TRAINERS, trains
 
+VIDEOS = (".mp4", ".webm", ".avi", ".mkv", ".mov", ".flv", ".wmv", ".m4v", ".mpg", ".mpeg")
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
@@ -26,7 +27,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
 
     What: --train_data_dir names the folder above folders such as 10_cat, where 10 is how often their pictures are
     repeated; it holds none of these, or pictures themselves. Or an image_dir, an image_directory or a numbered folder
-    holds no picture; folders inside are not looked into.
+    holds no picture, or a video_directory no video; folders inside are not looked into.
     Why: sd-scripts passes over a folder without a number, prints "No data found" and ends with exit code 0, so that
     a script goes on as if it had trained.
     Repair: Put the pictures into a folder such as 10_name below train_data_dir, or name the folder above it.
@@ -35,14 +36,17 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     """
     yield from _outside_numbered(run, files)
     for folder in datasets:
-        if folder.images or folder.more or folder.unlisted:
+        kind = "picture" if run.setting(f"{folder.key}/video_directory") is None else "video"
+        if folder.more or folder.unlisted:
+            continue
+        if folder.images if kind == "picture" else any(folder.others.get(ending) for ending in VIDEOS):
             continue
         reason = next(iter(folder.unreadable.values()), "")
         yield found(
             run.where(f"{folder.key}/folder_path"),
             "None of the pictures in {folder} can be opened; the first {reason}."
-            if reason
-            else "{folder} holds no picture; folders inside it are not looked into.",
+            if reason and kind == "picture"
+            else "{folder} holds no {kind}; folders inside it are not looked into.",
             otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
             "code 0."
             if run.trainer == "sd-scripts"
@@ -50,6 +54,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
             evidence={"others": dict(folder.others)},
             severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
             folder=folder.path,
+            kind=kind,
             reason=reason,
         )
 

@@ -16,7 +16,7 @@ from .tracebacks import tracebacks
 SAID = "Said"
 # A message whose exception is shown elsewhere, or nowhere.
 REPORTED = "Reported"
-_CODE = r"(?:[Ee]xit ?[Cc]ode|\b[Ee]xit(?:ed)?(?: with)?(?: code| status)?)[\"']?[:=]? *\(?"
+_CODE = r"(?:(?:[Ee]xit|[Rr]eturn) ?[Cc]ode|\b[Ee]xit(?:ed)?(?: with)?(?: code| status)?)[\"']?[:=]? *\(?"
 
 
 def _code(*codes: int | str) -> str:
@@ -27,7 +27,7 @@ def _code(*codes: int | str) -> str:
 _ENDS = (
     (
         "Killed",
-        ("illed", "SIGKILL", "xit", "9/KILL", "oom", "OOM"),
+        ("illed", "SIGKILL", "xit", "return code", "9/KILL", "oom", "OOM"),
         rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
         r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer|oom-kill:constraint="
         r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$",
@@ -43,7 +43,11 @@ _ENDS = (
         rf"Segmentation fault|segfault at |SIGSEGV|{_code(139, -11)}",
     ),
     ("BusError", ("Bus error", "SIGBUS", "xit"), rf"\bBus error\b|SIGBUS|{_code(135, -7)}"),
-    ("Aborted", ("Abort", "SIGABRT", "xit"), rf"^Aborted\b|SIGABRT|{_code(134, -6)}"),
+    (
+        "Aborted",
+        ("Abort", "SIGABRT", "xit", "3221226505", "1073740791"),
+        rf"^Aborted\b|SIGABRT|{_code(134, -6)}|\b3221226505\b|-1073740791\b",
+    ),
     (
         "IllegalInstruction",
         ("llegal instruction", "SIGILL", "xit", "3221225501", "-1073741795"),
@@ -64,6 +68,7 @@ _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
+_LOADING = re.compile(r"\s*Loading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
@@ -126,6 +131,9 @@ def _endings(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
+    if lines and _LOADING.match(lines[last]):
+        yield _said(lines, last, "EndsLoading", lines[last].strip())
     for known in printed():
         places = [at for at in lines.holding(known.line) if re.search(known.text, lines[at])]
         if len(places) >= known.least:
