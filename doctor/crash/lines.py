@@ -129,7 +129,9 @@ def _parts(line: str) -> list[str]:
     parts = [line]
     if "\r" in line:
         states = [state for state in line.split("\r") if state.strip()]
-        parts = states[:1] + [state for state in states[1:-1] if not IS_BAR.search(state)] + states[1:][-1:] or [""]
+        bars = [at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)]
+        passed = set(bars[1:])
+        parts = [state for at, state in enumerate(states) if at not in passed] or [""]
     if START in line:
         parts = [one for part in parts for one in _unfolded(part)]
     return [one for part in parts for one in _after_bar(part)]
