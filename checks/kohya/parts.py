@@ -22,6 +22,7 @@ _NAMES = {
     "vae": "the VAE",
 }
 _ENDINGS = (".safetensors", ".sft")
+_WEIGHTS = (*_ENDINGS, ".ckpt", ".pt", ".pth")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Of what has no record.
 _MODULES = {
@@ -58,8 +59,10 @@ def missing_part_file(
     hidden = ""
     for part in part_files(run):
         text = written_path(run, part)
-        if part.loose or (part.when and run.setting(part.when) is None):
+        if part.when and run.setting(part.when) is None:
             continue
+        if part.loose and not (text and (text.endswith(_WEIGHTS) or PLACEHOLDER.search(text))):
+            continue  # a folder or a hub id will do as well
         if text is None:
             yield _unnamed(config, run, part)
             continue
@@ -68,7 +71,7 @@ def missing_part_file(
             continue
         if entry.kind == "denied":
             hidden = entry.path
-        elif entry.is_gone or entry.kind == "folder":
+        elif entry.is_gone or (entry.kind == "folder" and not part.loose):
             yield from _absent(run, part, text, entry.kind, component, system.os)
         elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(
@@ -77,10 +80,14 @@ def missing_part_file(
                 otherwise="The run ends with FileNotFoundError when it opens {part}.",
                 evidence={"files": gone},
                 file=gone[0],
-                part=_NAMES[part.name],
+                part=_named(part),
             )
     if hidden:
         raise Unestablished(f"{hidden} could not be looked at")
+
+
+def _named(part: PartFile) -> str:
+    return "the model" if part.loose and part.name == "transformer" else _NAMES.get(part.name, f"--{part.option}")
 
 
 def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
@@ -96,7 +103,7 @@ def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
         evidence={"option": part.option},
         severity="warning" if config.format == "toml" and not run.by_runner else None,
         trainer=run.trainer,
-        part=_NAMES[part.name],
+        part=_named(part),
     )
 
 
@@ -123,7 +130,7 @@ def _absent(
         otherwise="The run ends when it opens {what}.",
         evidence={"option": part.option, "text": text},
         trainer=run.trainer,
-        what=_NAMES[part.name],
+        what=_named(part),
         os=os,
     )
 

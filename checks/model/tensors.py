@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...doctor.families import family_of, loader_of
+from ...doctor.families import family_of, loader_of, no_record
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
 from ...doctor.rules import Unestablished, prevents, rule
@@ -65,6 +65,9 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             said = True
             yield _lacking(run, model, part, missing)
     unjudged = [*filter(None, unjudged), *_absent(run, model)]
+    recorded = family_of(run.recipe.architecture).transformer is not None
+    if not recorded and not said:
+        raise Unestablished(no_record(run.recipe.architecture))
     if model.layout == "absent":
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:

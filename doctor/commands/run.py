@@ -11,7 +11,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ...reports import terminal
+from ...reports import terminal, words
+from ..crash import decode
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError, without_tokens
 from ..files import fingerprints
@@ -22,7 +23,7 @@ from . import console
 from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
 from .config_argument import config_in
 from .examined import examined
-from .explain import decode, explained
+from .explain import explained
 from .fix import fix
 from .repair import recover
 
@@ -105,8 +106,8 @@ def _checked(config: str, tried: set[str] | None) -> bool:
         report = examined(config).report
     if not report.errors:
         count = len(report.findings)
-        lesser = f", {count} lesser finding{'s' * (count != 1)} (zdoctor check shows them)" if count else ""
-        _say(f"{config}: no error found{lesser}.")
+        found = f"no error found, {words.verdict(report)}" if count else words.verdict(report)
+        _say(f"{config}: {found}{' (zdoctor check shows them)' * bool(count)}.")
         return True
     _show(terminal.lines(report))
     _say("not started, because it would fail.")

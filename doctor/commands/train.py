@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from ...reports import terminal
+from ...reports import terminal, words
 from .. import state
 from ..errors import INTERRUPTED, UserError
 from ..examine.examination import Examination
@@ -207,10 +207,12 @@ def _not_training(seen: Examination, why: str) -> int:
 
 
 def _say_green(seen: Examination, where: str = "") -> None:
-    notes = sum(finding.severity == "note" for finding in seen.report.findings)
+    report = seen.report
+    notes = sum(finding.severity == "note" for finding in report.findings)
     rest = f", {notes} note{'s' * (notes != 1)} (zdoctor check shows them)" if notes else ""
-    console.emit(f"Checks are green{where}: {len(seen.report.passed)} rules passed{rest}.\n")
-    for finding in seen.report.findings:
+    lead = f"No error found{where} ({words.verdict(report)})" if report.not_judged else f"Checks are green{where}"
+    console.emit(f"{lead}: {len(report.passed)} rules passed{rest}.\n")
+    for finding in report.findings:
         if finding.severity == "warning":
             line = "" if finding.where is None or finding.where.line is None else f", line {finding.where.line}"
             console.emit(f"warning ({finding.rule}{line}): {printable(finding.text())}\n")

@@ -19,6 +19,7 @@ from ..rules import Rule, all_rules
 from ..trainers.read import Reading, read_config
 from .config_file import beside, load
 from .engine import merge, prescribe
+from .judged import judged
 from .look import Look
 from .trainable import trainable
 
@@ -93,8 +94,12 @@ def examine_config(
         held_back=can_train[1],
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
-    asked = {rule.id for rule in (*on_text, *about_runs)}
-    return Examination(report, facts, reading, tuple(rule for rule in offered if rule.id in asked), written)
+    asked = tuple(sorted((*on_text, *about_runs), key=lambda rule: rule.id))
+    might = [rule for rule in all_rules() if rule.suits(RUNNER if as_runner else of)]
+    report = judged(
+        report, facts, asked, [rule for rule in might if microstep is not None or "microstep" not in rule.needs]
+    )
+    return Examination(report, facts, reading, asked, written)
 
 
 def _is_on_text(rule: Rule) -> bool:

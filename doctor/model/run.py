@@ -44,12 +44,13 @@ class Value:
 class Problem:
     """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer.
 
-    Of what is too large or `foreign`, no config of a trainer that is known, that cannot be said.
+    Of what is too large or `foreign`, no config of a trainer that is known, that cannot be said; what is `misread` is
+    taken, for something else.
     """
 
     message: str
     where: Where
-    kind: Literal["syntax", "encoding", "environment", "shape", "size", "foreign"] = "syntax"
+    kind: Literal["syntax", "encoding", "environment", "shape", "size", "foreign", "misread"] = "syntax"
 
 
 @dataclass(frozen=True)

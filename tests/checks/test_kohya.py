@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -240,6 +242,20 @@ def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.M
         + text
     )
     assert not findings(checked(tmp_path / "train.sh", text, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"), [("cache [v2]", False), ("a[1]/b", False), ("cache (v2)", True), ("a[b", True), ("[x", True)]
+)
+def test_a_cache_folder_is_searched_as_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    for name in ("0_0064x0064_zi", "0_zi_te"):
+        (tmp_path / folder / f"{name}.safetensors").touch()
+    report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', f'"{folder}"'))
+    assert bool(glob.glob(os.path.join(folder, "*_zi.safetensors"))) == found
+    assert findings(report) == ([] if found else [("KOH018", "/datasets/0/cache_directory")])
 
 
 def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
