@@ -37,7 +37,10 @@ from corpus import entries, written
 
 Judge = Callable[[Path, str], str | None]  # a config's file and text -> why it is refused, None where it is taken
 UNKNOWN = "not judged"
-OF_MACHINE = re.compile("CUDA|is not installed|Could not find|No module named|Environment variable")  # says nothing of the config
+GONE = "ZDOCTOR_CORPUS_GONE"
+OF_MACHINE = re.compile(
+    "CUDA|is not installed|Could not find|No module named|Environment variable"
+)  # says nothing of the config
 
 
 class Absent(type):
@@ -81,6 +84,27 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def imported(name: str) -> ModuleType:
+    """A module of the trainer. What a newer version of an installed package has no more is stood in for.
+
+    That is seen when an import fails; this program then starts anew, so that nothing is left of the failed one.
+    """
+    gone = json.loads(os.environ.get(GONE, "[]"))
+    for attempt in range(2):  # transformers is made anew while it is imported
+        for module, missing in gone:
+            setattr(importlib.import_module(module), missing, Absent(missing, (), {}))
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            named = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+            if named is None or attempt:
+                raise
+            if [named[2], named[1]] not in gone:
+                os.environ[GONE] = json.dumps([*gone, [named[2], named[1]]])
+                os.execv(sys.executable, [sys.executable, *sys.argv])
+    raise ImportError(name)
+
+
 def refusal(action: Callable[[], object]) -> str | None:
     """The last line of what it said when it ended the program or raised; None where it did not."""
     said = io.StringIO()
@@ -104,7 +128,7 @@ class Parsed(Exception):
 
 
 def parser_of(script: str, package: str) -> argparse.ArgumentParser:
-    module = importlib.import_module(package + script)
+    module = imported(package + script)
     if hasattr(module, "setup_parser"):
         return module.setup_parser()  # type: ignore[no-any-return]
     real = argparse.ArgumentParser.parse_args
@@ -122,10 +146,13 @@ def parser_of(script: str, package: str) -> argparse.ArgumentParser:
     raise ValueError(f"{script} parses nothing")
 
 
-def commands(text: str) -> list[tuple[str, list[str]]]:
-    """Each script that is started, with its words. Lines are joined and plain variables filled in, as a shell does."""
+GOES_ON = {".bat": r"\^", ".cmd": r"\^", ".ps1": "`"}
+
+
+def commands(text: str, suffix: str) -> list[tuple[str, list[str]]]:
+    """Each script that is started, with its words: lines are joined and plain variables filled in."""
     text = re.sub(r"(?m)^\s*(#|REM |::).*$", "", text, flags=re.IGNORECASE)
-    text = re.sub(r"[ \t][\\^`][ \t]*\r?\n", " ", text)
+    text = re.sub(GOES_ON.get(suffix, r"\\") + r"\r?\n", " ", text)
     values = dict(re.findall(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n$`]*)[\"']?\s*$", text))
     text = re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
     found = []
@@ -141,30 +168,32 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def kohya(root: Path, package: str, helpers: str, sanitizer: Callable[[], Any]) -> Judge:
+def kohya(root: Path, package: str, helpers: str, datasets: str, *supported: bool) -> Judge:
     import toml
 
-    read = importlib.import_module(helpers).read_config_from_file
+    read = imported(helpers).read_config_from_file
+    schema = imported(datasets)
     folder = root / package.replace(".", "/")
 
     def command(script: str, words: list[str]) -> str | None:
         if not (folder / f"{script}.py").exists() or not re.search("train|cache", script):
             return UNKNOWN
-        if any(sign in word for word in words for sign in ("$", "<", "…", "%", "`", "[@]")):
+        if any(sign in word for word in words for sign in ("$", "<", "…", "%", "`", "[@]", "^-")):
             return UNKNOWN
         parser = parser_of(script, package)
         return refusal(lambda: parser.parse_args(words))
 
     def judge(file: Path, text: str) -> str | None:
         if file.suffix in (".sh", ".bat", ".ps1", ".cmd"):
-            said = [command(*found) for found in commands(text)]
+            said = [command(*found) for found in commands(text, file.suffix)]
             refused = [what for what in said if what not in (None, UNKNOWN)]
             return refused[0] if refused else UNKNOWN if UNKNOWN in said or not said else None
         if file.suffix != ".toml":
             return UNKNOWN
         try:
             if "datasets" in toml.loads(text):
-                return refusal(lambda: sanitizer().sanitize_user_config(toml.loads(text)))
+                made = schema.ConfigSanitizer(*supported)
+                return refusal(lambda: made.sanitize_user_config(schema.load_user_config(str(file))))
         except (toml.TomlDecodeError, IndexError) as error:
             return f"toml: {error}"
         script = "train_network" if not package else "wan_train_network"
@@ -178,22 +207,18 @@ def kohya(root: Path, package: str, helpers: str, sanitizer: Callable[[], Any]) 
 
 def sd_scripts(root: Path) -> Judge:
     sys.path.insert(0, str(root))
-    import transformers
-
-    sys.modules["transformers"].CLIPFeatureExtractor = transformers.CLIPImageProcessor  # its name until version 5
-    schema = importlib.import_module("library.config_util").ConfigSanitizer
-    return kohya(root, "", "library.train_util", lambda: schema(True, True, True, True))
+    return kohya(root, "", "library.train_util", "library.config_util", True, True, True, True)
 
 
 def musubi_tuner(root: Path) -> Judge:
     sys.path.insert(0, str(root / "src"))
-    schema = importlib.import_module("musubi_tuner.dataset.config_utils").ConfigSanitizer
-    return kohya(root / "src", "musubi_tuner.", "musubi_tuner.training.parser_common", schema)
+    common = "musubi_tuner.training.parser_common"
+    return kohya(root / "src", "musubi_tuner.", common, "musubi_tuner.dataset.config_utils")
 
 
 def simpletuner(root: Path) -> Judge:
     sys.path.insert(0, str(root))
-    load = importlib.import_module("simpletuner.helpers.configuration.loader").load_config
+    load = imported("simpletuner.helpers.configuration.loader").load_config
 
     def judge(file: Path, text: str) -> str | None:
         kept = dict(os.environ)
@@ -216,8 +241,8 @@ def simpletuner(root: Path) -> Judge:
 
 def ai_toolkit(root: Path) -> Judge:
     sys.path.insert(0, str(root))
-    modules = importlib.import_module("toolkit.config_modules")
-    get_config = importlib.import_module("toolkit.config").get_config
+    modules = imported("toolkit.config_modules")
+    get_config = imported("toolkit.config").get_config
     sections = {
         "network": modules.NetworkConfig,
         "save": modules.SaveConfig,
