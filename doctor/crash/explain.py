@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..model.crashes import Explanation, Failure, Signature
+from ..model.crashes import Explanation, Failure, Known, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
@@ -13,6 +13,7 @@ from . import known as table
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF
+from .phrases import phrases
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -55,19 +56,45 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     lines = clean(text)
     found = failures(lines)
     ended = [failure for failure in found if not _survived(failure, found, lines)]
-    if not ended:
+    failure = _decisive(ended) if ended else None
+    known = _known(failure) if failure is not None else None
+    if (
+        failure is None
+        or (known is None and not failure.frames)
+        or (known and known.messenger)
+        or failure.name == CUT_OFF
+    ):
+        failure, known = next(_phrases(lines), (failure, known))
+    if failure is None:
         return Explanation(None, others=len(found))
-    failure = _decisive(ended)
-    told = ((known, part) for part in failure.chain for known in table.known())
-    known = next((known for known, part in told if known.matches(part)), None)
     rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
-    elif known is not None and (known.alone or known.line):
+    elif known is not None and (known.alone or known.line or failure.name == SAID):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
     return Explanation(failure, known, rules, site, others)
+
+
+def _known(failure: Failure) -> Known | None:
+    told = ((known, part) for part in failure.chain for known in table.known())
+    return next((known for known, part in told if known.matches(part)), None)
+
+
+def _messenger(failure: Failure) -> bool:
+    """Whether it is known as one that only comes after another."""
+    if not any(known.messenger and known.matches(failure) for known in table.known()):
+        return False
+    known = _known(failure)
+    return known is not None and known.messenger
+
+
+def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them."""
+    for failure, known in phrases(lines, table.known()):
+        if _progress(lines.between(failure.at, None), 1) < 1:
+            yield failure, known
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
@@ -111,6 +138,7 @@ def _ends(failure: Failure) -> bool:
 
 def _decisive(found: Sequence[Failure]) -> Failure:
     """The last failure with a traceback: what follows it are the launcher's words about a process that ended."""
+    found = [failure for failure in found if not _messenger(failure)] or found
     told = [
         f for f in found if (f.frames and f.name not in LAUNCHERS and f.name != CUT_OFF) or f.name == "ArgumentError"
     ]
