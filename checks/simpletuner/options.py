@@ -146,8 +146,8 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
 def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 
-    What: A number or a switch that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA, two ways of
-    offloading at once, a maximum size without the size to shrink to, and the like.
+    What: A number or a switch that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA,
+    two ways of offloading at once, a maximum size without the size to shrink to, and the like.
     Why: Some of it is refused at the start, some only after the accelerator was set up.
     Repair: The message says which option has to change.
     Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/

@@ -445,7 +445,7 @@ def test_a_repair_is_offered_and_works(
 
 
 # an option of each kind, by the type that the trainers' parsers give it; argparse itself judges each word
-TYPED: list[tuple[str, str, object]] = [
+TYPED: list[tuple[str, object, bool]] = [
     ("network_dim", "16", True),
     ("network_dim", "16.0", False),
     ("network_dim", "1e2", False),
