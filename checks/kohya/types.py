@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..keys.misspelled import words
 from ..keys.values import number_of, whole
 from . import TRAINERS
@@ -48,9 +48,14 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     Upstream: sd-scripts library/train_util.py read_config_from_file, library/config_util.py (48d368fa)
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
-    for key, written in run.settings.items():
-        if not written.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml"):
-            continue
+    of_files = {
+        key: one
+        for key, one in run.settings.items()
+        if one.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml")
+    }
+    if not of_files:
+        raise NotApplicable
+    for key, written in of_files.items():
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
         if known is None:
             continue

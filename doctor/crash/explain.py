@@ -41,7 +41,7 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in"
+    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
     r"|\btraining (?:is )?(?:complete|finished|done)",
     re.I,
 )
@@ -58,16 +58,12 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     ended = [failure for failure in found if not _survived(failure, found, lines)]
     failure = _decisive(ended) if ended else None
     known = _known(failure) if failure is not None else None
-    if (
-        failure is None
-        or (known is None and not failure.frames)
-        or (known and known.messenger)
-        or failure.name == CUT_OFF
-    ):
+    rules = _rules(failure, tuple(signatures), _trainer(found)) if failure is not None else ()
+    vague = failure is not None and not (failure.frames or known or rules)
+    if failure is None or vague or (known and known.messenger) or failure.name == CUT_OFF:
         failure, known = next(_phrases(lines), (failure, known))
     if failure is None:
         return Explanation(None, others=len(found))
-    rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
@@ -93,7 +89,7 @@ def _messenger(failure: Failure) -> bool:
 def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
     """What is known by its words alone, where the run did not go on after them."""
     for failure, known in phrases(lines, table.known()):
-        if _progress(lines.between(failure.at, None), 1) < 1:
+        if not _went_on(lines.between(failure.at), 1):
             yield failure, known
 
 
@@ -102,13 +98,25 @@ def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
 
     Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
     """
-    if failure.name in (*LAUNCHERS, SAID):
+    if failure.name == SAID:
         return False
     if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
         return True
-    ends = [other for other in found if other.at > failure.at and (other.name in LAUNCHERS or _ends(other))]
-    needed = _WHILE if _ends(failure) or any(end.name in LAUNCHERS for end in ends) else 1
-    return _progress(lines.between(failure.at, ends[0].at if ends else None), needed) >= needed
+    if _final(failure):
+        return _went_on(lines.between(failure.at), _WHILE)
+    ends = (other for other in found if other.at > failure.at and _final(other))
+    end = next((end for end in ends if not _went_on(lines.between(end.at), _WHILE)), None)
+    needed = _WHILE if end is not None and end.name in LAUNCHERS else 1
+    return _went_on(lines.between(failure.at, end.at if end is not None else None), needed)
+
+
+def _final(failure: Failure) -> bool:
+    """What comes last: a process that the system ended, or a launcher that gives up."""
+    return failure.name in LAUNCHERS or _ends(failure)
+
+
+def _went_on(lines: Sequence[str], needed: int) -> bool:
+    return _progress(lines, needed) >= needed
 
 
 def _progress(lines: Sequence[str], needed: int) -> int:
@@ -119,7 +127,7 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     for line in lines:
         bar = _BAR.search(line)
         if bar is not None:
-            steps += int(bar[1]) > states.get(bar[2], int(bar[1]))
+            steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
         elif _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
