@@ -144,7 +144,7 @@ def test_a_variable_of_false_is_no_option() -> None:
         ({"mixed_precision": "no"}, "dtype", "fp32"),
         ({"mixed_precision": "no", "base_model_precision": "int8-quanto"}, "dtype", "bf16"),
         ({"base_model_precision": "int8-quanto"}, "quantization", "qint8"),
-        ({"base_model_precision": "uint5-sdnq"}, "quantization", "uint5-sdnq"),
+        ({"base_model_precision": "uint5-sdnq"}, "quantization", "uint5"),
         ({"model_flavour": None}, "adapter", "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"),  # noqa: E501
         ({"disable_assistant_lora": True}, "adapter", None),
         ({"model_flavour": "base"}, "adapter", None),
