@@ -365,6 +365,30 @@ def test_how_a_script_is_started(front: str) -> None:
     assert only(read("/w/t.sh", f"{front} -m musubi_tuner.zimage_train_network --seed 1\n")).trainer == "musubi-tuner"
 
 
+def test_a_shell_takes_other_bytes_than_those_of_utf8() -> None:
+    assert only(read("/w/t.sh", "# \u8bad\u7ec3\n".encode("gbk") + FLUX.encode() + b"--seed 1")).recipe.seed == 1
+    assert only(read("/w/t.ps1", (FLUX + "--seed 1").encode("utf-16"))).recipe.seed == 1
+    assert read("/w/t.sh", (FLUX + "--seed 1").encode("utf-16")).config.problem is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "trainer"),
+    [
+        ("accelerate launch train.py --train_data_meta x --network_module y", "sd-scripts"),
+        ("accelerate launch scripts/flux/train.py --pretrained_model_name_or_path x --ae y", "sd-scripts"),
+        ("export MODEL_FAMILY=flux MODEL_TYPE=lora\naccelerate launch simpletuner/train.py", "SimpleTuner"),
+    ],
+)
+def test_scripts_of_others_are_not_judged(text: str, trainer: str) -> None:
+    found = read("/w/t.sh", text, trainer=trainer)
+    assert found.config.problem is None and not found.runs and found.reason
+
+
+def test_the_beginning_of_an_option_is_taken_for_the_whole() -> None:
+    assert only(read("/w/t.sh", FLUX + "--config cfg")).recipe.network.rank == 8
+    assert only(read("/w/t.sh", FLUX + "--config $CFG")).unread
+
+
 def test_old_names_are_read_as_the_new_ones_which_go_before() -> None:
     old = MUSUBI_DATA + "flux_kontext_no_resize_control = true\nqwen_image_edit_control_resolution = [512, 512]\n"
     run = only(read("/w/m.toml", old))
