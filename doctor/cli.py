@@ -15,7 +15,7 @@ from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, redacted
 from .model.printable import printable
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
-            3 incomplete (a rule crashed, a deadline passed) · 4 a bug of zdoctor · 130 stopped
+            3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
 
 CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else
 config/config.json (or .toml, .env), where SimpleTuner looks."""
@@ -80,6 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else list(arguments)
 
+    if not words:
+        parser("-").print_help()
+        return USER_MISTAKE
+    if words[0] == "help":
+        words = [*words[1:2], "--help"]
+
     def command() -> int:
         options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
         _require_places()
@@ -105,7 +111,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    root.add_argument("--version", action="version", version=f"zdoctor {__version__}")
+    root.add_argument("-V", "--version", action="version", version=f"zdoctor {__version__}")
     root.set_defaults(zdoctor=main)
     commands = root.add_subparsers(
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser

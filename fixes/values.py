@@ -27,7 +27,7 @@ def write_what_was_meant(finding: Finding) -> Iterator[Fix]:
         yield _asked(finding, f"set {seen['key']} to {seen['likely']}", seen["likely"])
 
 
-@repair("SIM002", "SIM003", "SIM006", "SIM007", "SIM008")
+@repair("KOH017", "SIM002", "SIM003", "SIM006", "SIM007", "SIM008")
 def write_what_the_trainer_takes(finding: Finding) -> Iterator[Fix]:
     """The value that the trainer asks for; where there is more than one way, it is asked."""
     yield from write_what_was_meant(finding)

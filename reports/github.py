@@ -29,8 +29,11 @@ def _report(report: Report) -> Iterator[str]:
         yield command("error", reason, file=report.config, title=f"{' '.join(rules)} {words.CRASHED}")
     for reason, rules in words.by_reason(report.unknown).items():
         yield command("notice", reason, file=report.config, title=f"{words.named(reason, rules)} not known")
-    found, rest = words.summary(report)
-    yield f"zdoctor {report.command}: {found} · {rest} · exit code {report.exit_code}"
+    if report.not_judged:
+        title = f"not judged: {', '.join(one.what for one in report.not_judged)}"
+        yield command("error" if report.missed else "warning", words.verdict(report), file=report.config, title=title)
+    told = f"{words.verdict(report)} · {words.outcomes(report)} · exit code {report.exit_code}"
+    yield f"zdoctor {report.command}: {told}"
 
 
 def _finding(finding: Finding, config: str) -> str:

@@ -44,15 +44,14 @@ def render(report: Report, rules: Sequence[Rule] = (), version: str = "") -> str
 
 def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]:
     title = escape(words.heading(report))
-    found, rest = words.summary(report)
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{title}</title><style>{STYLE}</style></head><body>"
     yield f'<header><h1 dir="auto">{title}</h1>'
     yield f'<p class="soft" dir="auto">{escape(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
-    yield f'<p class="verdict {_verdict(report)}">{found}</p>'
-    yield f'<p class="soft">{rest} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
+    yield f'<p class="verdict {words.tone(report)}" dir="auto">{escape(words.verdict(report))}</p>'
+    yield f'<p class="soft">{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
     for output in report.outputs:
         yield f'<p class="soft" dir="auto">The run is written to {escape(output)}</p>'
     command, about = words.next_step(report)
@@ -72,16 +71,6 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
         yield from (f"<li>{_named(id, rules)}</li>" for id in report.passed)
         yield "</ul></details>"
     yield "</main></body></html>"
-
-
-def _verdict(report: Report) -> str:
-    """The colour of the verdict: green only where nothing was found and nothing is open."""
-    if not report.ok:
-        return "error"
-    if report.unknown:
-        return "unknown"
-    worst = next((finding.severity or "note" for finding in report.findings), None)
-    return worst or "good"
 
 
 def _finding(finding: Finding, rule: Rule | None) -> Iterator[str]:

@@ -31,6 +31,9 @@ def as_data(report: Report) -> dict[str, Any]:
         "unknown": [picked(outcome, "rule", "reason") for outcome in report.unknown],
         "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
         "passed": list(report.passed),
+        "not_applicable": list(report.not_applicable),
+        "judged": list(report.judged),
+        "not_judged": [picked(one, "what", "reason") for one in report.not_judged],
         "elapsed_ms": round(report.elapsed_ms),
     }
 

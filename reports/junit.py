@@ -1,5 +1,5 @@
-"""The report as JUnit XML: a test case for each rule. An error is a failure, a crash an error, not known is skipped;
-warnings and notes are the output of a case that passes."""
+"""The report as JUnit XML: a test case for each rule. An error is a failure, a crash an error, not known is skipped,
+as is what was not judged (an error with --strict); warnings and notes are the output of a case that passes."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ def _cases(report: Report, names: dict[str, str]) -> Iterator[xml.Element]:
     for outcome in report.unknown:
         made = case(outcome.rule, ": not known" if outcome.rule in found else "")
         xml.SubElement(made, "skipped", message=_line(f"not known: {outcome.reason}"))
+        yield made
+    for one in report.not_judged:
+        made = case(f"not judged: {one.what}")
+        kind = ("error", {"type": "not judged"}) if one in report.missed else ("skipped", {})
+        xml.SubElement(made, kind[0], {**kind[1], "message": _line(f"not judged: {one.reason}")})
         yield made
     if report.cut_short:
         made = case("cut short")

@@ -20,9 +20,8 @@ def render(report: Report, version: str = "") -> str:
 
 
 def _report(report: Report, version: str) -> Iterator[str]:
-    found, rest = words.summary(report)
-    yield f"## {code(words.heading(report))}: {found}"
-    yield prose(" · ".join([f"zdoctor {version}".strip(), *words.who(report), rest]))
+    yield f"## {code(words.heading(report))}: {prose(words.verdict(report))}"
+    yield prose(" · ".join([f"zdoctor {version}".strip(), *words.who(report), words.outcomes(report)]))
     for output in report.outputs:
         yield f"The run is written to {code(output)}"
     if report.cut_short:

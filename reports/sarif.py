@@ -20,9 +20,10 @@ from . import words
 from .json import dumps
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-NOT_KNOWN, CRASHED, CUT_SHORT = "not-known", "crashed", "cut-short"
+NOT_KNOWN, NOT_JUDGED, CRASHED, CUT_SHORT = "not-known", "not-judged", "crashed", "cut-short"
 NOTIFICATIONS = {
     NOT_KNOWN: "What the rule looks at could not be established, so it neither found anything nor passed.",
+    NOT_JUDGED: "This part of the run was not looked at, or not as a whole.",
     CRASHED: "The rule ended with an exception, which is a bug of zdoctor.",
     CUT_SHORT: "A deadline ended the check.",
 }
@@ -74,23 +75,23 @@ def _escaped(text: str) -> str:
 def _invocation(report: Report, index: dict[str, int]) -> Data:
     crashed = [_notification(CRASHED, "error", outcome, index) for outcome in report.crashed]
     unknown = [_notification(NOT_KNOWN, "note", outcome, index) for outcome in report.unknown]
-    cut: list[Data] = []
-    if report.cut_short:
-        cut = [{"descriptor": {"id": CUT_SHORT}, "level": "error", "message": _message(report.cut_short)}]
+    level = "error" if report.missed else "warning"
+    open = [_told(NOT_JUDGED, level, f"not judged: {one.what}: {one.reason}") for one in report.not_judged]
+    cut = [_told(CUT_SHORT, "error", report.cut_short)] if report.cut_short else []
     return {
-        "executionSuccessful": not crashed and not cut,
+        "executionSuccessful": not crashed and not cut and not report.missed,
         "exitCode": report.exit_code,
-        "toolExecutionNotifications": [*cut, *crashed, *unknown],
+        "toolExecutionNotifications": [*cut, *open, *crashed, *unknown],
     }
+
+
+def _told(kind: str, level: str, text: str) -> Data:
+    return {"descriptor": {"id": kind}, "level": level, "message": _message(text)}
 
 
 def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]) -> Data:
-    return {
-        "descriptor": {"id": kind},
-        "associatedRule": {"id": outcome.rule, **({"index": index[outcome.rule]} if outcome.rule in index else {})},
-        "level": level,
-        "message": _message(outcome.reason),
-    }
+    rule = {"id": outcome.rule, **({"index": index[outcome.rule]} if outcome.rule in index else {})}
+    return {**_told(kind, level, outcome.reason), "associatedRule": rule}
 
 
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:

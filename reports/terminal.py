@@ -28,6 +28,7 @@ Spans = Sequence[tuple[str, str]]
 Line = Spans | Wrapped
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
 
 
 def paint(lines: Iterable[Line], color: bool = False, width: int = 100) -> str:
@@ -68,7 +69,7 @@ def lines(report: Report, following: tuple[str, str] | None = None) -> Iterator[
         yield []
     yield from _outcomes("not known", report.unknown)
     yield from _outcomes(words.CRASHED, report.crashed)
-    yield _summary(report)
+    yield from _summary(report)
     command, about = following or words.next_step(report)
     if command:
         yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
@@ -108,11 +109,14 @@ def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
         yield []
 
 
-def _summary(report: Report) -> Line:
-    found, rest = words.summary(report)
-    doubt = not report.ok or report.unknown or any(f.severity == "warning" for f in report.findings)
-    style = "bold red" if report.errors else "bold yellow" if doubt else "bold green"
-    return [(style, found), ("dim", f" · {rest} · {report.elapsed_ms:.0f} ms")]
+def _summary(report: Report) -> Iterator[Line]:
+    verdict, style = words.verdict(report), f"bold {VERDICTS[words.tone(report)]}"
+    rest = f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms"
+    if not report.not_judged:
+        yield [(style, verdict), ("dim", f" · {rest}")]
+        return
+    yield Wrapped(verdict, "", style)
+    yield [("dim", rest)]
 
 
 def _diff(text: str, lead: str = "") -> Iterator[Line]:

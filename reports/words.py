@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
-from ..doctor.model.findings import CONFIG_UNREAD
+from ..doctor.model.findings import CONFIG_UNREAD, NOT_SELECTED
 from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
@@ -39,16 +39,47 @@ def who(report: Report) -> list[str]:
     return [report.trainer or "trainer not recognised", *([f"machine: {report.machine}"] if report.machine else [])]
 
 
-def summary(report: Report) -> tuple[str, str]:
-    """What was found, by severity; and how the other rules ended."""
+def verdict(report: Report) -> str:
+    """What was found, by severity, and what was not judged: "nothing found" only where all was."""
     counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
     parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
+    found = ", ".join(parts) or ("no error found" if report.not_judged or not report.ok else "nothing found")
+    open = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unjudged(report).items())
+    return f"{found}; not judged: {open}" if open else found
+
+
+def unjudged(report: Report) -> dict[str, list[str]]:
+    """What was not judged, by the reason in short."""
+    found: dict[str, list[str]] = {}
+    for one in report.not_judged:
+        found.setdefault(_in_short(one.reason), []).append(one.what)
+    return {
+        reason: ["all else"] if reason in (NOT_SELECTED, CONFIG_UNREAD) else names for reason, names in found.items()
+    }
+
+
+def _in_short(reason: str) -> str:
+    """The first clause of a reason, which is told in full further up."""
+    return re.split(r"[;.] ", clean(reason), maxsplit=1)[0].strip().rstrip(".")
+
+
+def tone(report: Report) -> str:
+    """The colour of the verdict: "good" only where nothing was found and all was judged."""
+    if not report.ok:
+        return "error"
+    if report.unknown or report.not_judged:
+        return "unknown"
+    return next((finding.severity or "note" for finding in report.findings), "good")
+
+
+def outcomes(report: Report) -> str:
+    """How the rules ended that found nothing; those that had nothing to look at are not counted."""
     rest = f"{len(report.passed)} {'rule' if len(report.passed) == 1 else 'rules'} passed"
     if report.unknown:
         rest += f", {len(report.unknown)} not known"
     if report.crashed:
         rest += f", {len(report.crashed)} crashed"
-    return ", ".join(parts) or "nothing found", rest
+    return rest
 
 
 def how(fix: Fix) -> str:

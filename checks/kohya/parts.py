@@ -10,9 +10,9 @@ from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import Unestablished, prevents, rule
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..model.contents import contents
-from ..paths import PLACEHOLDER, VARIABLE, not_there
+from ..paths import PLACEHOLDER, not_there
 from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
@@ -22,6 +22,7 @@ _NAMES = {
     "vae": "the VAE",
 }
 _ENDINGS = (".safetensors", ".sft")
+_WEIGHTS = (*_ENDINGS, ".ckpt", ".pt", ".pth")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # Of what has no record.
 _MODULES = {
@@ -29,6 +30,10 @@ _MODULES = {
     ("musubi-tuner", "flux2"): "networks.lora_flux_2",
     ("musubi-tuner", "qwen_image"): "networks.lora_qwen_image",
     ("musubi-tuner", "wan"): "networks.lora_wan",
+    ("musubi-tuner", "framepack"): "networks.lora_framepack",
+    ("musubi-tuner", "kandinsky5"): "networks.lora_kandinsky",
+    ("musubi-tuner", "ideogram4"): "networks.lora_ideogram4",
+    ("musubi-tuner", "hidream_o1"): "networks.lora_hidream_o1",
 }
 
 
@@ -54,21 +59,23 @@ def missing_part_file(
     not NoneType
     """
     if not trains(run):
-        return
+        raise NotApplicable
     hidden = ""
     for part in part_files(run):
         text = written_path(run, part)
-        if part.loose or (part.when and run.setting(part.when) is None):
+        if part.when and run.setting(part.when) is None:
             continue
+        if part.loose and not (text and (text.endswith(_WEIGHTS) or PLACEHOLDER.search(text))):
+            continue  # a folder or a hub id will do as well
         if text is None:
             yield _unnamed(config, run, part)
             continue
         entry, component = files.at(text), model.components.get(part.name)
-        if entry is None or VARIABLE.search(text):
+        if entry is None:
             continue
         if entry.kind == "denied":
             hidden = entry.path
-        elif entry.is_gone or entry.kind == "folder":
+        elif entry.is_gone or (entry.kind == "folder" and not part.loose):
             yield from _absent(run, part, text, entry.kind, component, system.os)
         elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(
@@ -77,10 +84,14 @@ def missing_part_file(
                 otherwise="The run ends with FileNotFoundError when it opens {part}.",
                 evidence={"files": gone},
                 file=gone[0],
-                part=_NAMES[part.name],
+                part=_named(part),
             )
     if hidden:
         raise Unestablished(f"{hidden} could not be looked at")
+
+
+def _named(part: PartFile) -> str:
+    return "the model" if part.loose and part.name == "transformer" else _NAMES.get(part.name, f"--{part.option}")
 
 
 def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
@@ -96,7 +107,7 @@ def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
         evidence={"option": part.option},
         severity="warning" if config.format == "toml" and not run.by_runner else None,
         trainer=run.trainer,
-        part=_NAMES[part.name],
+        part=_named(part),
     )
 
 
@@ -123,7 +134,7 @@ def _absent(
         otherwise="The run ends when it opens {what}.",
         evidence={"option": part.option, "text": text},
         trainer=run.trainer,
-        what=_NAMES[part.name],
+        what=_named(part),
         os=os,
     )
 
@@ -144,7 +155,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     'train_t5xxl'
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
-        return
+        raise NotApplicable
     of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
     other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
     expected = other if of_trainer is None else of_trainer.network_module
@@ -183,7 +194,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """
     part = model.components.get("transformer")
     if run.recipe.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
-        return
+        raise NotApplicable
     held = contents(part.tensors)
     if "Flux transformer" not in held and "Z-Image transformer" not in held:
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from . import TRAINERS, anywhere, number, on, trains
+from .swaps import most_swapped
 
 _DATA = "before anything is loaded, but after the datasets were read"
 _MODEL = "while the model is loaded"
@@ -18,12 +17,6 @@ _START = "at the start"
 _BUCKETS = {"flux_train_network": 32, "flux_train": 16, "sd3_train_network": 32, "train_network": 64, "train_db": 64}
 _BUCKETS |= {"sdxl_train_network": 32, "sdxl_train": 32, "lumina_train_network": 16}
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
-# the names of numbered blocks: Flux' double and single ones, those of Z-Image
-_STACKS = (
-    r"(?:.*\.)?(?:double_blocks|transformer_blocks)\.(\d+)\.",
-    r"(?:.*\.)?(?:single_blocks|single_transformer_blocks)\.(\d+)\.",
-    r"layers\.(\d+)\.",
-)
 
 
 @rule("KOH003", "error", "settings-that-exclude-each-other", trainers=TRAINERS)
@@ -56,7 +49,9 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     Signature: AssertionError: when caching latents, …; fp8_scaled requires fp8_base; Cannot swap more than …
     """
     if not trains(run):
-        return
+        raise NotApplicable
+    if why := run.unknown("scheduler", "optimizer", "dtype", "quantization"):
+        raise Unestablished(why)
     yield from _shared(run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":
@@ -92,23 +87,12 @@ def _entries(run: Run, name: str) -> list[str]:
 
 
 def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
-    """How many blocks may be swapped is computed from the blocks that the file holds."""
+    """How many blocks may be swapped follows from how many there are."""
     swapped = int(number(run, "blocks_to_swap"))
-    part = model.components.get("transformer")
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
-    if swapped <= 0 or part is None or of_trainer is None or not of_trainer.blocks:
-        return
-    numbers = ({match[1] for name in part.tensors if (match := re.match(stack, name))} for stack in _STACKS)
-    doubles, singles, layers = map(len, numbers)
-    if doubles and singles:
-        most = max(n for n in range(doubles + singles) if n // 2 <= doubles - 2 and 2 * (n - n // 2) <= singles - 2)
-    elif layers:
-        most = layers - 2
-    else:
-        return
-    if swapped > most:
-        why = "{key} is {swapped}; of this model at most {most} can be swapped (computed from its file)."
-        yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=most)
+    limit = most_swapped(run, model.components.get("transformer")) if swapped > 0 else None
+    if limit is not None and swapped > limit[0]:
+        why = "{key} is {swapped}; of this model at most {most} can be swapped (" + limit[1] + ")."
+        yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=limit[0])
 
 
 def _changed_though_cached(run: Run) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from ...reports import FORMATS, render
 from .. import state
 from ..examine.examination import Examination
 from ..model import Hub, Report
+from ..model.record import replace
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined
@@ -25,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--select", metavar="IDS", type=comma_separated, default=[], help="only these rules (PTH001,MDL)"
     )
     parser.add_argument("--ignore", metavar="IDS", type=comma_separated, default=[], help="all but these rules")
+    parser.add_argument("--strict", action="store_true", help="exit code 3 where something was not judged")
     deep_argument(parser)
 
 
@@ -45,9 +47,10 @@ def _shown(options: argparse.Namespace) -> int:
         **asked_for(options),
     )
     state.remember(config)
+    report = replace(seen.report, strict=options.strict)
     text = render(
         options.format,
-        seen.report,
+        report,
         rules=seen.rules,
         version=__version__,
         config=seen.written,
@@ -58,7 +61,7 @@ def _shown(options: argparse.Namespace) -> int:
     if options.deep:
         sys.stdout.flush()
         print(f"zdoctor: {verified(seen)}", file=sys.stderr)
-    return seen.report.exit_code
+    return report.exit_code
 
 
 def check(
@@ -99,4 +102,5 @@ def verified(seen: Examination) -> str:
     good = sum(file.verified for file in files.values())
     unnamed = sum(file.digest is None for file in files.values())
     rest = f"; {unnamed} have no published digest on this machine" if unnamed else ""
-    return f"{good} of {len(files)} cached files that the run loads hold exactly what was published (measured){rest}."
+    told = f"{good} of {len(files)} cached files that the run loads hold exactly what was published"
+    return f"{told} (by their digests, measured now or, of unchanged files, at an earlier check){rest}."

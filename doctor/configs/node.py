@@ -13,7 +13,7 @@ from ..model.record import dataclass, replace
 from .text import Expanded, Lines
 
 DEEPEST = 60
-LEAST_BOUND = 5000
+MOST_VALUES = 5000
 TOO_DEEP = "the file is nested too deeply to be a training config"
 TOO_MANY = "The file unfolds to far more values than it has characters."
 
@@ -62,7 +62,7 @@ def holding(node: Node, children: dict[str, Node] | list[Node]) -> Node:
 
 def most_values(text: str) -> int:
     """More values than this a text cannot hold, unless its anchors unfold to more of them than it has characters."""
-    return max(LEAST_BOUND, len(text))
+    return max(MOST_VALUES, len(text))
 
 
 def escaped(key: str) -> str:
@@ -78,10 +78,10 @@ def overwritten(last: Node | None) -> tuple[Node, ...]:
 class Unreadable(Exception):
     """Why a text is no tree; `offset` is in the original text, `kind` that of a Problem."""
 
-    def __init__(self, message: str, offset: int, kind: Literal["syntax", "size"] = "syntax") -> None:
+    def __init__(self, message: str, offset: int, kind: Literal["syntax", "size", "misread"] = "syntax") -> None:
         super().__init__(message)
         self.offset = offset
-        self.kind: Literal["syntax", "size"] = kind
+        self.kind: Literal["syntax", "size", "misread"] = kind
 
 
 def named(node: Node, name: str) -> Node:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, SetValue, TrainingEffect, Unknown, Where
+from ..model import (
+    SEVERITIES,
+    Facts,
+    Finding,
+    Fix,
+    Outcome,
+    Plan,
+    Report,
+    Run,
+    SetValue,
+    TrainingEffect,
+    Unknown,
+    Where,
+)
 from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
-from ..rules import Repair, Repairs, Rule, RuleError, Unestablished
+from ..rules import NotApplicable, Repair, Repairs, Rule, RuleError, Unestablished
+from .certain import certain
 from .places import Taken, place_of, written_by
 
 T = TypeVar("T")
@@ -16,9 +30,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a rule says of its facts; `unknown` and `crashed` are the reasons why it does not."""
+    """What a rule says of its facts; `unknown` and `crashed` are the reasons why it does not.
+
+    `applies` is false where it had nothing to look at.
+    """
 
     findings: tuple[Finding, ...] = ()
+    applies: bool = True
     unknown: str | None = None
     crashed: str | None = None
 
@@ -46,7 +64,9 @@ def examine(
     findings = _ordered(finding for answer in said.values() for finding in answer.findings)
     unknown = tuple(Outcome(id, answer.unknown) for id, answer in said.items() if answer.unknown is not None)
     crashed = tuple(Outcome(id, answer.crashed) for id, answer in said.items() if answer.crashed is not None)
-    return Report(config, trainer, findings, unknown, crashed, tuple(id for id in said if said[id] == Answer()))
+    passed = tuple(id for id in said if said[id] == Answer())
+    not_applicable = tuple(id for id, answer in said.items() if not answer.applies)
+    return Report(config, trainer, findings, unknown, crashed, passed, not_applicable)
 
 
 def cures(report: Report, facts: Facts, repairs: Repairs) -> Report:
@@ -83,9 +103,15 @@ def merge(reports: Sequence[Report]) -> Report:
     crashed = tuple(dict.fromkeys(o for r in reports for o in r.crashed))
     unknown = tuple(dict.fromkeys(o for r in reports for o in r.unknown))
     unclear = failed | {o.rule for o in (*crashed, *unknown)}
-    passed = dict.fromkeys(id for r in reports for id in r.passed if id not in unclear)
+    passed = {id for r in reports for id in r.passed} - unclear
+    moot = {id for r in reports for id in r.not_applicable} - unclear - passed
     return replace(
-        first, findings=_ordered(findings.values()), unknown=unknown, crashed=crashed, passed=tuple(sorted(passed))
+        first,
+        findings=_ordered(findings.values()),
+        unknown=unknown,
+        crashed=crashed,
+        passed=tuple(sorted(passed)),
+        not_applicable=tuple(sorted(moot)),
     )
 
 
@@ -149,11 +175,22 @@ def _answer(rule: Rule, arguments: list[Any]) -> Answer:
         return Answer(unknown=reason)
     try:
         said = _yielded(rule.check, rule.plugin, rule.needs, arguments)
-        return Answer(tuple(_signed(finding, rule) for finding in said))
+        applies = bool(said) or not _is_nothing(rule.needs, arguments)
+        kept, doubt = certain(said, next((fact for fact in arguments if isinstance(fact, Run)), None))
+        return Answer(tuple(_signed(finding, rule) for finding in kept), applies, doubt)
+    except NotApplicable:
+        return Answer(applies=False)
     except Unestablished as error:
         return Answer(unknown=str(error))
     except Exception as error:
         return Answer(crashed=_reason(error, rule.plugin))
+
+
+def _is_nothing(needs: Sequence[str], arguments: Sequence[Any]) -> bool:
+    """Whether what a rule looks at, the first of its facts beside the config, holds nothing."""
+    looked_at = (fact for name, fact in zip(needs, arguments, strict=True) if name not in ("config", "run"))
+    first = next(looked_at, True)
+    return first is None or first == () or getattr(first, "is_empty", False)
 
 
 def _fixes(finding: Finding, facts: Facts, repair: Repair) -> Iterator[Fix]:

@@ -19,6 +19,7 @@ from ..rules import Rule, all_rules
 from ..trainers.read import Found, Reading, read_config
 from .config_file import beside, load
 from .engine import merge, prescribe
+from .judged import judged
 from .look import Look
 from .trainable import trainable
 
@@ -105,7 +106,11 @@ def examine_config(
         held_back=can_train[1],
         outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
     )
-    return Examination(report, seen.facts, reading, tuple(r for r in offered if r.id in seen.asked), written)
+    might = [rule for rule in all_rules() if rule.suits(RUNNER if as_runner else written.trainer)]
+    report = judged(
+        report, seen.facts, seen.asked, [r for r in might if microstep is not None or "microstep" not in r.needs]
+    )
+    return Examination(report, seen.facts, reading, seen.asked, written)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Seen:
     about_text: Report
     report: Report
     facts: tuple[Facts, ...]
-    asked: frozenset[str]
+    asked: tuple[Rule, ...]
 
 
 def _seen(look: Look, read: Callable[[bytes], Reading], data: bytes, rules: Sequence[Rule], as_runner: bool) -> Seen:
@@ -134,7 +139,7 @@ def _seen(look: Look, read: Callable[[bytes], Reading], data: bytes, rules: Sequ
         runs = [look.translated(reading.config, run) for run in reading.runs]
     looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
     report = merge([about_text, *(_on_disk(report, written.path, repairs) for report, _ in looks)])
-    asked = frozenset(rule.id for rule in (*on_text, *about_runs))
+    asked = tuple(sorted((*on_text, *about_runs), key=lambda rule: rule.id))
     return Seen(written, reading, repairs, about_text, report, tuple(facts for _, facts in looks), asked)
 
 

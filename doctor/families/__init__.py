@@ -83,6 +83,12 @@ def family_of(architecture: str | None) -> Family:
     return _FAMILIES.get(architecture or "", _NONE)
 
 
+def no_record(architecture: str | None) -> str:
+    """Why nothing can be said of the files and the memory of a model without a record."""
+    known = ", ".join(dict.fromkeys(family.title for family in families() if family.transformer))
+    return f"no record of {architecture or 'this model'}; zdoctor knows what {known} are made of"
+
+
 def trained() -> tuple[str, ...]:
     """The architectures that zdoctor's own runner trains."""
     return tuple(family.name for family in families() if family.own is not None)

@@ -22,18 +22,38 @@ from .record.shapes import BadConfig, Shapes, Tensors
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS = 100
-# A checkpoint of Stable Diffusion, whose tensors are not known here.
-_CHECKPOINT = (PartFile("transformer", "pretrained_model_name_or_path", "", {}, loose=True),)
+# What names a file of a model without a record, the transformer's or the whole checkpoint's first. musubi-tuner opens
+# the others for samples alone (training/trainer_base.py, 30c658c4); some take a folder or a hub id, too.
+_OF_ANY = {
+    "sd-scripts": ("pretrained_model_name_or_path vae ae clip_l clip_g t5xxl gemma2 qwen3 text_encoder byt5", ""),
+    "musubi-tuner": (
+        "dit dit_high_noise vae t5 clip text_encoder text_encoder1 text_encoder2 byt5 image_encoder",
+        "sample_prompts",
+    ),
+}
 
 
 def part_files(run: Run) -> tuple[PartFile, ...]:
-    """The parts of this run's model, transformer first; empty for a trainer or model that is not known here."""
+    """The parts of this run's model, transformer first; of one without a record those that the run names."""
     family = family_of(run.recipe.architecture)
     kohya = family.kohya.get(run.trainer)
     if run.recipe.parts:
         return run.recipe.parts
     if kohya is None:
-        return _CHECKPOINT if run.trainer == "sd-scripts" and run.recipe.architecture in ("sd1", "sdxl") else ()
+        options, when = _OF_ANY.get(run.trainer, ("", ""))
+        first = options.split()[:1]
+        return tuple(
+            PartFile(
+                "transformer" if [option] == first else option,
+                option,
+                "",
+                {},
+                when="" if option.startswith("dit") else when,
+                loose=True,
+            )
+            for option in options.split()
+            if option in run.settings
+        )
     return tuple(
         PartFile(
             name,

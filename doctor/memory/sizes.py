@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from ..families import family_of
+from ..families import family_of, no_record
 from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
@@ -51,12 +51,12 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
     model that is not on this machine yet and has a published one's name.
     """
-    if trainer_of(run.trainer).component_files:
-        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
     family = family_of(run.recipe.architecture)
     figures = family.memory
     if figures is None or family.transformer is None:
-        return Unknown(f"memory is predicted for Z-Image and Flux only, this run trains {run.recipe.architecture}")
+        return Unknown(no_record(run.recipe.architecture))
+    if trainer_of(run.trainer).component_files:
+        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
     transformer = model.components.get("transformer")
     published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None

@@ -15,6 +15,7 @@ from .findings import Finding as Finding
 from .findings import Outcome as Outcome
 from .findings import Report as Report
 from .findings import Severity as Severity
+from .findings import Unjudged as Unjudged
 from .findings import found as found
 from .hub import Hub as Hub
 from .hub import HubFile as HubFile

@@ -101,6 +101,11 @@ class Files:
 
     entries: Mapping[str, Entry]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the config names no path."""
+        return not self.entries
+
     def at(self, written: str | None) -> Entry | None:
         return self.entries.get(written) if written is not None else None
 
@@ -122,6 +127,10 @@ class Writes:
 
     places: tuple[WritePlace, ...]
     mirror_root: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.places
 
 
 NOT_ASKED = Unknown("not looked at")

@@ -64,8 +64,21 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Unjudged:
+    """What of a run was not looked at, or not as a whole ("model files", "memory"), and why."""
+
+    what: str
+    reason: str
+
+
+NOT_SELECTED = "no rule about it was asked"
+
+
+@dataclass(frozen=True)
 class Report:
-    """What a check found. `outputs` are the folders that the runs will write to, as the config names them; `deep`
+    """What a check found. Of the rules without a finding `passed` looked at something; those of `not_applicable` had
+    nothing to look at. `judged` and `not_judged` share out what can be known of a run; with `strict` the exit code
+    tells of the latter, too. `outputs` are the folders that the runs will write to, as the config names them; `deep`
     when the model's files were read as a whole; `trainable` when `zdoctor train` would start, `held_back`
     the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
@@ -78,6 +91,9 @@ class Report:
     unknown: tuple[Outcome, ...] = ()
     crashed: tuple[Outcome, ...] = ()
     passed: tuple[str, ...] = ()
+    not_applicable: tuple[str, ...] = ()
+    judged: tuple[str, ...] = ()
+    not_judged: tuple[Unjudged, ...] = ()
     elapsed_ms: float = 0.0
     machine: str | None = None
     outputs: tuple[str, ...] = ()
@@ -87,6 +103,7 @@ class Report:
     command: str = "check"
     options: tuple[tuple[str, str], ...] = ()
     cut_short: str = ""
+    strict: bool = False
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""
@@ -102,10 +119,18 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or a deadline cut it short."""
+        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or a deadline cut it short.
+
+        With `strict` also 3 where something was not judged, but for what the user left out.
+        """
         if self.errors:
             return 1
-        return 3 if self.crashed or self.cut_short else 0
+        return 3 if self.crashed or self.cut_short or self.missed else 0
+
+    @property
+    def missed(self) -> tuple[Unjudged, ...]:
+        """What was not judged and, by the user's own word, had to be."""
+        return tuple(one for one in self.not_judged if self.strict and one.reason != NOT_SELECTED)
 
     @property
     def ok(self) -> bool:

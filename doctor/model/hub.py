@@ -106,5 +106,10 @@ class Hub:
     offline: bool = False
     xet_version: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run loads nothing from the hub."""
+        return not any(repo.used_by for repo in self.repos)
+
     def repo(self, repo_id: str | None) -> HubRepo | None:
         return next((r for r in self.repos if r.repo == repo_id), None)

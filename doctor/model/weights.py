@@ -93,3 +93,8 @@ class ModelFolder:
     components: Mapping[str, Component] = field(default_factory=dict)
     repo: str | None = None
     commit: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it is on this machine."""
+        return not self.components

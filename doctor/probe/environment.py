@@ -61,7 +61,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
                 versions["torch"] = build(versions["torch"], source)
             return Environment(python, versions)
     return Unknown(
-        f"the packages that {run.trainer} will use were not found: {here or 'this Python'} does not have them. "
+        f"the packages that {run.trainer} will use were not found; {here or 'this Python'} does not have them. "
         f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {quoted(run.config)}"
     )
 

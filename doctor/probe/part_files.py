@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..families import classes
+from ..families import classes, no_record
 from ..families.part_files import as_in_file, inferred_config, part_files, shards_of, tokenizers, written_path
 from ..families.record import Tokenizer
 from ..families.record.shapes import BadConfig, Shapes
@@ -24,7 +24,9 @@ _FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder
 
 def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
     """Every part that exists, with the tensors its trainer fills; a path that leads nowhere is left out."""
-    if run.process_type == "datasets" or not any(part.option in run.settings for part in part_files(run)):
+    if run.process_type == "datasets":
+        return Unknown("the file holds datasets alone")
+    if not any(part.option in run.settings for part in part_files(run)):
         return Unknown("the config names no base model")
     components: dict[str, Component] = {}
     for part in part_files(run):
@@ -35,7 +37,7 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
         if weights:
             shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
             config, needed = _inferred(part, shapes) if run.by_runner else (None, _needed(part, shapes))
-            reason = "" if needed is not None else f"zdoctor has no table of what {run.trainer} builds here"
+            reason = "" if needed is not None else no_record(run.recipe.architecture)
             components[part.name] = Component(
                 name=part.name,
                 folder=world.parent(weights[0].path),

@@ -137,6 +137,8 @@ class RecordedWorld(World):
 
     def _through_link(self, path: str) -> str | None:
         """`path` with a linked parent folder replaced by its target."""
+        if not self._files:
+            return None
         child = path
         for _ in range(40):
             parent = self.parent(child)

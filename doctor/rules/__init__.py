@@ -38,6 +38,10 @@ class Unestablished(Exception):
     """Raised by a rule whose fact is known only in part: the rule is then unknown, with this message as reason."""
 
 
+class NotApplicable(Exception):
+    """Raised by a rule that has nothing to look at in this run. It did not pass, and nothing is said of it."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from transformers.trainer_utils import SchedulerType
 
+from zdoctor import check
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine.examination import examine_config
@@ -218,6 +221,22 @@ def test_zimage(
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
 
 
+def test_a_folder_of_videos_is_no_folder_of_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clips").mkdir()
+    for name in ("a.mp4", "a.txt", "b.MKV", "b.txt"):
+        (tmp_path / "clips" / name).write_text("a cat")
+    data = DATA.replace("image_directory", "video_directory")
+    assert not findings(zimage(tmp_path, monkeypatch, data.replace('"cats"', '"clips"')))
+    assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH004", "/datasets/0/video_directory")]
+
+
+@pytest.mark.parametrize(("name", "known"), [("no_resize_control", True), ("no_size_control", False)])
+def test_old_names_of_a_dataset_file_are_known(tmp_path: Path, name: str, known: bool) -> None:
+    (tmp_path / "m.toml").write_text(DATA + f"qwen_image_edit_{name} = true\nflux_kontext_{name} = true\n")
+    report = check(str(tmp_path / "m.toml"), selected=["CFG002"])
+    assert (not report.errors) == known
+
+
 def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not findings(flux(tmp_path, monkeypatch, caption_extension="txt"))
 
@@ -240,6 +259,20 @@ def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.M
         + text
     )
     assert not findings(checked(tmp_path / "train.sh", text, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"), [("cache [v2]", False), ("a[1]/b", False), ("cache (v2)", True), ("a[b", True), ("[x", True)]
+)
+def test_a_cache_folder_is_searched_as_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    for name in ("0_0064x0064_zi", "0_zi_te"):
+        (tmp_path / folder / f"{name}.safetensors").touch()
+    report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', f'"{folder}"'))
+    assert bool(glob.glob(os.path.join(folder, "*_zi.safetensors"))) == found
+    assert findings(report) == ([] if found else [("KOH018", "/datasets/0/cache_directory")])
 
 
 def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,3 +442,43 @@ def test_a_repair_is_offered_and_works(
     (fix,) = report.findings[0].fixes
     cured = apply_edits(text, list(fix.steps))  # type: ignore[arg-type]
     assert f"--{option} {value}" in cured and not findings(checked(path, cured, monkeypatch))
+
+
+# an option of each kind, by the type that the trainers' parsers give it; argparse itself judges each word
+TYPED: list[tuple[str, object, bool]] = [
+    ("network_dim", "16", True),
+    ("network_dim", "16.0", False),
+    ("network_dim", "1e2", False),
+    ("network_dim", "many", False),
+    ("guidance_scale", "1", True),
+    ("guidance_scale", "3,5", False),
+    ("learning_rate", "many", False),
+    ("gradient_checkpointing", True, True),
+    ("gradient_checkpointing", "true", False),
+    ("gradient_checkpointing", "false", False),
+    ("lr_warmup_steps", "10", True),
+]
+
+
+@pytest.mark.parametrize(("name", "written", "taken"), TYPED)
+def test_a_word_that_the_parser_does_not_take(
+    name: str, written: object, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--network_dim", type=int)
+    parser.add_argument("--gradient_checkpointing", action="store_true")
+    for option in ("guidance_scale", "learning_rate", "lr_warmup_steps"):
+        parser.add_argument(f"--{option}", type=float)
+    try:
+        _, left = parser.parse_known_args([f"--{name}", *([] if written is True else [str(written)])])
+        accepted = not left
+    except argparse.ArgumentError:
+        accepted = False
+    assert accepted is taken
+    said = [pair for pair in findings(flux(tmp_path, monkeypatch, **{name: written})) if pair[0] == "KOH015"]
+    assert said == ([] if taken else [("KOH015", f"/{name}")])
+
+
+def test_a_part_of_the_steps_is_a_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The type of --lr_warmup_steps takes 10 % for a tenth of all steps (library/train_util.py int_or_float)."""
+    assert not findings(flux(tmp_path, monkeypatch, lr_warmup_steps="10%"))

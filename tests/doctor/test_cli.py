@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor import __version__
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands import console
 from zdoctor.tests.machines import load
@@ -55,7 +56,7 @@ def run(*words: str) -> int:
         (["chekc"], 2, "Did you mean check?"),
         (["xyz"], 2, "zdoctor --help shows every command."),
         (["examples/kaggle_zimage.yaml"], 2, "\n  zdoctor check examples/kaggle_zimage.yaml"),
-        ([], 2, "required"),
+        (["help", "chek"], 2, "Did you mean check?"),
         (["fix", "--apply", *KAGGLE], 2, "can be looked at, not repaired"),
         (["explain", "XYZ001"], 2, "there is no rule"),
         (["explain", "pth03"], 2, "Did you mean PTH003?"),
@@ -75,6 +76,23 @@ def test_a_mistake_is_one_clear_line(
     error = capsys.readouterr().err
     assert says in error and "Traceback" not in error
     assert error.startswith("zdoctor: ")
+
+
+@pytest.mark.parametrize(
+    "words, code, says",
+    [
+        ([], 2, "check, and train when everything is green"),
+        (["help"], 0, "check, and train when everything is green"),
+        (["help", "check"], 0, "--select IDS"),
+        (["-V"], 0, f"zdoctor {__version__}\n"),
+    ],
+)
+def test_who_asks_what_there_is_is_told(
+    words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == code
+    said = capsys.readouterr()
+    assert says in said.out and not said.err
 
 
 def test_only_a_name_that_is_near_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

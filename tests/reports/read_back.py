@@ -154,10 +154,10 @@ def sarif(page: str) -> Told:
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"] if "ruleIndex" in result)
     invocation = run["invocations"][0]
-    ids: dict[str, list[str]] = {"not-known": [], "crashed": [], "cut-short": []}
+    ids: dict[str, list[str]] = {"not-known": [], "not-judged": [], "crashed": [], "cut-short": []}
     for notification in invocation["toolExecutionNotifications"]:
         ids[notification["descriptor"]["id"]].append(notification.get("associatedRule", {}).get("id", ""))
-    assert invocation["executionSuccessful"] == (not ids["crashed"] and not ids["cut-short"])
+    assert invocation["executionSuccessful"] or ids["crashed"] or ids["cut-short"] or ids["not-judged"]
     prints = [result["partialFingerprints"]["ruleAndKey/v1"] for result in run["results"]]
     assert len(set(prints)) == len(prints)
     return Told(
@@ -174,12 +174,14 @@ def junit(page: str) -> Told:
     suite = top[0]
     cases = suite.findall("testcase")
     names = [case.get("name", "") for case in cases]
+    missed = any(case.find("error") is not None for case in cases if case.get("name", "").startswith("not judged: "))
     for tag, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         assert suite.get(count) == top.get(count) == str(sum(case.find(tag) is not None for case in cases))
     assert suite.get("tests") == str(len(cases))
 
     def having(tag: str) -> list[ElementTree.Element]:
-        return [case for case in cases if case.find(tag) is not None]
+        rules = (case for case in cases if not case.get("name", "").startswith("not judged: "))
+        return [case for case in rules if case.find(tag) is not None]
 
     errors = [
         case.get("name", "")[:6]
@@ -188,7 +190,7 @@ def junit(page: str) -> Told:
     ]
     crashed = [case.get("name", "")[:6] for case in having("error") if case.get("name") != "cut short"]
     unknown = [case.get("name", "")[:6] for case in having("skipped")]
-    told = concluded(errors, unknown, crashed, "cut short" in names, "".join(top.itertext()))
+    told = concluded(errors, unknown, crashed, missed or "cut short" in names, "".join(top.itertext()))
     told.said += "".join(e.get("message", "") for e in top.iter())
     codes = [p.get("value") for p in suite.iter("property") if p.get("name") == "exit_code"]
     assert codes == [str(told.exit_code)]
@@ -211,10 +213,10 @@ def github(page: str) -> Told:
         assert set(properties) <= {"file", "line", "col", "title"} and properties["file"]
         title = _undone(properties["title"].replace("%3A", ":").replace("%2C", ","))
         said += "\n" + _undone(data)
-        cut = cut or title == "cut short"
+        cut = cut or title == "cut short" or (name == "error" and title.startswith("not judged: "))
         if found := re.fullmatch(rf"({IDS}) (not known|crashed .*)", title):
             (unknown if found[2] == "not known" else crashed).extend(found[1].split())
-        elif name == "error" and title != "cut short":
+        elif name == "error" and not title.startswith(("cut short", "not judged: ")):
             errors.append(title[:6])
     told = concluded(errors, unknown, crashed, cut, said)
     assert last.endswith(f"exit code {told.exit_code}")

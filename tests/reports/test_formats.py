@@ -104,7 +104,7 @@ def test_rules_that_an_unreadable_config_leaves_open_are_counted(data: bytes) ->
         page = rendered(format, made)
         if format in COUNTED:
             assert COUNTED[format].format(n=len(waiting)) in page, format
-            assert page.count(CONFIG_UNREAD) == 1, format
+            assert page.count(CONFIG_UNREAD) <= 3, format  # the rules, the verdict and, on GitHub, its annotation
         if format not in ("text", "markdown", "github"):
             assert READERS[format](page) == of(made.report), format
         else:

@@ -246,7 +246,7 @@ def test_the_command_offers_shows_applies_and_takes_back(
 
     main(["fix", "config.yaml", "--select", "SRC001", "--allow", "asked", "--apply"])
     assert "raise RuntimeError" in file.read_text() and "continue" not in file.read_text().split("raise")[0]
-    assert "nothing found" in capsys.readouterr().out
+    assert "no error found; not judged: all else" in capsys.readouterr().out
     assert main(["undo"]) == 0 and file.read_text() == text
     assert main(["fix", "config.yaml", "--allow", "asked"]) == 2
 

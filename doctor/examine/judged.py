@@ -1,0 +1,79 @@
+"""What of a run was judged, and what was not: the outcomes of the rules, by what they look at. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..model import SEVERITIES, Facts, Report, Run, Unjudged, Unknown
+from ..model.findings import NOT_SELECTED
+from ..model.record import replace
+from ..rules import Rule
+from .certain import doubts_of
+
+# What the facts are about that a rule asks for; the first that fits. A rule that asks for none is about settings.
+_ABOUT: Mapping[str, tuple[str, ...]] = {
+    "the script": ("script", "microstep"),
+    "packages": ("environment", "packages"),
+    "memory": ("memory",),
+    "model files": ("model", "adapter", "starting_lora", "start", "hub", "storage"),
+    "datasets": ("datasets",),
+    "graphics card": ("gpus",),
+    "disk space": ("room",),
+    "paths": ("files", "writes", "earlier", "remains"),
+}
+# What every training has: where no rule found anything to look at, it was not judged either.
+_OF_TRAINING = ("model files", "memory", "datasets")
+_NOTHING = "nothing of it was found to look at"
+_NO_TRAINING = "what this trains is not known"
+
+
+def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offered: Sequence[Rule]) -> Report:
+    """The report with what was judged and what was not, each with the reason of the gravest rule that says so.
+
+    `facts` are those of each run, `asked` the rules that were asked, `offered` all that could have been.
+    """
+    about = {rule.id: _about(rule) for rule in asked}
+    gravest = {rule.id: SEVERITIES.index(rule.severity) for rule in asked}
+    gaps: dict[str, str] = {}
+    for outcome in sorted(report.unknown, key=lambda one: (gravest.get(one.rule, 0), one.rule)):
+        gaps.setdefault(about.get(outcome.rule, "settings"), outcome.reason)
+    for outcome in report.crashed:
+        gaps.setdefault(about.get(outcome.rule, "settings"), f"{outcome.rule} crashed")
+    for one in facts:
+        if isinstance(one.run, Run) and (why := next(doubts_of(one.run), "")):
+            gaps.setdefault("settings", why)
+        for reason in _unopened(one):
+            gaps.setdefault("datasets", reason)
+    answered = {about[id] for id in (*report.passed, *(f.rule for f in report.findings)) if id in about}
+    trains = any(isinstance(one.run, Run) and one.run.kind != "other" for one in facts)
+    for what in _OF_TRAINING:
+        if what not in answered:
+            gaps.setdefault(what, _NOTHING if trains else _NO_TRAINING)
+    for what in {_about(rule) for rule in offered} - set(about.values()):
+        gaps[what] = NOT_SELECTED
+    order = [*_OF_TRAINING, *(name for name in ("settings", *_ABOUT) if name not in _OF_TRAINING)]
+    return replace(
+        report,
+        judged=tuple(name for name in order if name in answered and name not in gaps),
+        not_judged=tuple(Unjudged(name, gaps[name]) for name in order if name in gaps),
+    )
+
+
+def _about(rule: Rule) -> str:
+    return next((name for name, facts in _ABOUT.items() if any(need in facts for need in rule.needs)), "settings")
+
+
+def _unopened(facts: Facts) -> Iterator[str]:
+    """Why datasets, or pictures of them, were not looked at."""
+    run, folders = facts.run, facts.datasets
+    if isinstance(run, Unknown) or isinstance(folders, Unknown):
+        return
+    seen = {folder.key for folder in folders}
+    for dataset in run.recipe.datasets:
+        if not any(key == dataset.key or key.startswith(f"{dataset.key}/") for key in seen):
+            yield f"{dataset.folder or dataset.key} is no folder of pictures on this machine"
+    for folder in folders:
+        if left := folder.more + folder.unlisted:
+            yield f"{left} of the pictures and folders in {folder.path} were not opened"
+        elif not folder.images and folder.others:
+            yield f"{folder.path} holds other files than pictures, and they are not looked into"

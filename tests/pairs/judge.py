@@ -1,0 +1,184 @@
+"""What becomes of faults planted together: found, said not to be looked at, or missed; and what the repairs leave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+from zdoctor.doctor import apply as writer
+from zdoctor.doctor.examine.engine import prescribe
+from zdoctor.doctor.examine.examination import examine_config
+from zdoctor.doctor.model import Finding, Report
+from zdoctor.tests.hub_server import HubServer
+from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
+
+MOST_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A healthy patient, the faults that it can have, and the repositories that its hub serves."""
+
+    name: str
+    make: Callable[[Path], Patient]
+    faults: Sequence[Fault]
+
+
+@dataclass
+class Story:
+    """The reports of a patient from the first to the one after the last repair, and what went wrong on the way."""
+
+    reports: list[Report]
+    objections: list[str] = field(default_factory=list)
+
+
+Fate = Literal["found", "not looked at", "missed"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of two faults: of each in the first report, and what is wrong with the whole story."""
+
+    faults: tuple[Fault, Fault]
+    fates: tuple[Fate, Fate]
+    objections: tuple[str, ...]
+
+
+class Ward:
+    """A setup on disk, spoiled and put right again and again in one folder, so that all paths stay the same."""
+
+    def __init__(self, setup: Setup, folder: Path, *, repairs: bool = True) -> None:
+        self.setup, self._folder, self._repairs = setup, folder, repairs
+        self.sound = folder / "sound"
+        self.sound.mkdir(parents=True)
+        self._patient = setup.make(self.sound)
+        self.healthy = self.story(())
+        self.alone: dict[str, Story] = {}
+
+    def story_of(self, fault: Fault) -> Story:
+        """The story of a patient with this fault alone."""
+        if fault.name not in self.alone:
+            self.alone[fault.name] = self.story((fault,))
+        return self.alone[fault.name]
+
+    def story(self, faults: Sequence[Fault]) -> Story:
+        """Plant the faults, look, repair until nothing is offered, and take everything back. Raises Impossible."""
+        patient = self._planted(faults)
+        story = Story([_look(patient)])
+        if self._repairs and prescribe(story.reports[0]).fixes:
+            self._repair(patient, story)
+        return story
+
+    def _planted(self, faults: Sequence[Fault]) -> Patient:
+        try:
+            return self._in_order(faults)
+        except Impossible:
+            return self._in_order(tuple(reversed(faults)))
+
+    def _in_order(self, faults: Sequence[Fault]) -> Patient:
+        copy(self._patient.root, self._folder / "patient")
+        patient = deepcopy(self._patient)
+        patient.root = self._folder / "patient"
+        for fault in faults:
+            fault.plant(patient)
+        return patient
+
+    def _repair(self, patient: Patient, story: Story) -> None:
+        """As `fix --apply` does, over and over; then as `undo`."""
+        before, state, first = tree(patient.root), self._folder / "state", None
+        try:
+            while len(story.reports) <= MOST_ROUNDS:
+                plan = prescribe(story.reports[-1])
+                if not plan.fixes:
+                    break
+                done = writer.apply(plan, binding=writer.bind(plan), state=state, group=first)
+                first = first or done.id
+                story.reports.append(_look(patient))
+            else:
+                story.objections.append("repairs are offered again and again")
+        except writer.ApplyError as error:
+            story.objections.append(f"the repair fails: {error}")
+        if first is not None:
+            writer.undo(state=state)
+        after = tree(patient.root)
+        changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        if changed:
+            story.objections.append(f"undo leaves {', '.join(changed[:3])}")
+
+    def verdict(self, one: Fault, other: Fault) -> Verdict:
+        """What becomes of both. Raises Impossible where they cannot be there together."""
+        story = self.story((one, other))
+        fates = tuple(self.fate(fault, story.reports[0]) for fault in (one, other))
+        objections = list(story.objections)
+        for fault, fate in zip((one, other), fates, strict=True):
+            later = [self.fate(fault, report) for report in story.reports]
+            if fate == "not looked at" and "found" not in later and later[-1] == "missed":
+                objections.append(f"{fault.name} is not found after the repairs")
+        objections += self._new(story, one, other)
+        objections += [f"{outcome.rule} crashed: {outcome.reason}" for r in story.reports for outcome in r.crashed]
+        return Verdict((one, other), (fates[0], fates[1]), tuple(dict.fromkeys(objections)))
+
+    def fate(self, fault: Fault, report: Report) -> Fate:
+        known = {_key(finding) for finding in self.healthy.reports[0].findings}
+        mine = [f for f in report.findings if f.rule in fault.rules and fault.about in _said(f)]
+        if any(_key(finding) not in known for finding in mine):
+            return "found"
+        silent = {*report.unknown} - {*self.healthy.reports[0].unknown}
+        return "not looked at" if any(outcome.rule in fault.rules for outcome in silent) else "missed"
+
+    def _new(self, story: Story, one: Fault, other: Fault) -> Iterator[str]:
+        """Findings after the repairs that neither fault explains."""
+        told = [story.reports[0], *self.healthy.reports, *self.story_of(one).reports, *self.story_of(other).reports]
+        known = {_place(finding) for report in told for finding in report.findings}
+        for finding in story.reports[-1].findings:
+            if _place(finding) not in known:
+                yield f"after the repairs: {finding.rule} {finding.text()}"
+
+    def pairs(self, only: Callable[[int], bool] = lambda number: True) -> Iterator[Verdict | tuple[Fault, Fault]]:
+        """The verdict of every two faults, or the two where they cannot be there together."""
+        for number, (one, other) in enumerate(combinations(self.setup.faults, 2)):
+            if only(number):
+                try:
+                    yield self.verdict(one, other)
+                except Impossible:
+                    yield one, other
+
+
+def _look(patient: Patient) -> Report:
+    return examine_config(str(patient.path), patient.world()).report
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.rule, finding.text()
+
+
+def _place(finding: Finding) -> tuple[str, str | None]:
+    return finding.rule, finding.where.pointer if finding.where is not None else None
+
+
+def _said(finding: Finding) -> str:
+    where = finding.where
+    place = (where.path, where.pointer or "") if where is not None else ()
+    return " ".join((finding.text(), finding.consequence(), *place))
+
+
+def serve(ward: Ward) -> HubServer:
+    """A hub that has what lies in the sound patient's cache, at the same commits."""
+    hub = HubServer({})
+    for root in (ward.sound / "hf" / "hub").glob("models--*"):
+        repo = root.name.removeprefix("models--").replace("--", "/")
+        hub.commits[repo] = {
+            snapshot.name: {
+                str(path.relative_to(snapshot)): path.read_bytes()
+                for path in sorted(snapshot.rglob("*"))
+                if path.is_file()
+            }
+            for snapshot in (root / "snapshots").iterdir()
+        }
+    os.environ["HF_ENDPOINT"] = hub.url
+    return hub

@@ -1,0 +1,11 @@
+"""The setups: a healthy patient of each trainer, with its faults."""
+
+from __future__ import annotations
+
+from zdoctor.tests.pairs import ai_toolkit
+from zdoctor.tests.pairs.judge import Setup
+
+SETUPS = (
+    Setup("ai-toolkit-zimage", ai_toolkit.zimage, ai_toolkit.zimage_faults()),
+    Setup("ai-toolkit-flux", ai_toolkit.flux, ai_toolkit.flux_faults()),
+)
