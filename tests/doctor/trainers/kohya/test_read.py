@@ -285,6 +285,7 @@ DOUBTS = [
     ("a list with more on a condition", "A=(--seed 1)\n[[ $X ]] && A+=(--ae b)\n" + FLUX + '"${A[@]}"', set(), True),
     ("a list that is known", "A=(--seed 1)\n" + FLUX + '"${A[@]}"', set(), False),
     ("a config file that nobody names", FLUX + '--config_file "$CONFIG"', {"config_file"}, True),
+    ("the same by a short name, which argparse takes", FLUX + '--config "$CONFIG"', {"config"}, True),
     (
         "a config file that the script writes",
         "cat > new.toml <<E\nseed = 1\nE\n" + FLUX + "--config_file new.toml",
