@@ -21,6 +21,7 @@ _WHOLE = words("""
     seed
     """)
 _NUMBERS = words("learning_rate max_grad_norm caption_dropout_probability validation_guidance flow_schedule_shift")
+OF_TRAINER = "config/examples/"  # files that come with the trainer
 _ASKED = {"bool": "true or false", "float": "a number", "int": "a whole number, without a point or exponent"}
 _SWITCHES = words("1 true yes y on 0 false no n off")
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
@@ -266,6 +267,9 @@ def _adapters(run: Run) -> Iterator[Finding]:
         if not text(run, "lycoris_config"):
             why = "{key} is lycoris, but lycoris_config names no file with its settings."
             yield bad(run, "lora_type", why, START)
+        elif "lycoris" not in run.homes and not text(run, "lycoris_config").startswith(OF_TRAINER):
+            why = "{key} names {value}, which is neither here nor in a folder above the config."
+            yield bad(run, "lycoris_config", why, "after the model was loaded", severity="warning")
         for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
             full = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
             if run.setting(f"lycoris/{name}") is None and not full:
