@@ -22,7 +22,7 @@ MUSUBI_TUNER = Trainer(
         *("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
         *("network_module+num_timestep_buckets", "network_module+flash_attn"),
         *(f"{model}_{script}" for model in _MODELS for script in ("train", "train_network")),
-        *(f"{model}_{script}" for model in _MODELS for script in ("cache_latents", "cache_text_encoder_outputs")),
+        *("cache_latents.py+dataset_config", "cache_text_encoder_outputs.py+dataset_config"),
     ),
     marker="src/musubi_tuner/dataset/config_utils.py",
     miner=f"{__name__}.schema:mine_musubi",

@@ -130,7 +130,8 @@ def _start(
     """The start of the script that a command's word names."""
     options, unread = _options(config.text, command.words[at + 1 :], lines)
     options = {name: _as_found(value, command, makers) for name, value in options.items()}
-    named = options.get("config_file")
+    # the parser takes the beginning of a name for the whole
+    named = next((value for name, value in options.items() if name[3:] and "config_file".startswith(name)), None)
     tree = None
     if named is not None and named.unknown:
         unread = f"--config_file {named.value}: {named.unknown}"

@@ -285,6 +285,7 @@ DOUBTS = [
     ("a list with more on a condition", "A=(--seed 1)\n[[ $X ]] && A+=(--ae b)\n" + FLUX + '"${A[@]}"', set(), True),
     ("a list that is known", "A=(--seed 1)\n" + FLUX + '"${A[@]}"', set(), False),
     ("a config file that nobody names", FLUX + '--config_file "$CONFIG"', {"config_file"}, True),
+    ("the same by a short name, which argparse takes", FLUX + '--config "$CONFIG"', {"config"}, True),
     (
         "a config file that the script writes",
         "cat > new.toml <<E\nseed = 1\nE\n" + FLUX + "--config_file new.toml",
@@ -362,6 +363,30 @@ def test_how_a_script_is_started(front: str) -> None:
     run = only(read("/w/t.sh", f"{front} flux_train_network.py --seed 1 --network_dim 2{behind}\n"))
     assert fields(run, "seed", "rank", "process_type") == [1, 2, "flux_train_network"]
     assert only(read("/w/t.sh", f"{front} -m musubi_tuner.zimage_train_network --seed 1\n")).trainer == "musubi-tuner"
+
+
+def test_a_shell_takes_other_bytes_than_those_of_utf8() -> None:
+    assert only(read("/w/t.sh", "# \u8bad\u7ec3\n".encode("gbk") + FLUX.encode() + b"--seed 1")).recipe.seed == 1
+    assert only(read("/w/t.ps1", (FLUX + "--seed 1").encode("utf-16"))).recipe.seed == 1
+    assert read("/w/t.sh", (FLUX + "--seed 1").encode("utf-16")).config.problem is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "trainer"),
+    [
+        ("accelerate launch train.py --train_data_meta x --network_module y", "sd-scripts"),
+        ("accelerate launch scripts/flux/train.py --pretrained_model_name_or_path x --ae y", "sd-scripts"),
+        ("export MODEL_FAMILY=flux MODEL_TYPE=lora\naccelerate launch simpletuner/train.py", "SimpleTuner"),
+    ],
+)
+def test_scripts_of_others_are_not_judged(text: str, trainer: str) -> None:
+    found = read("/w/t.sh", text, trainer=trainer)
+    assert found.config.problem is None and not found.runs and found.reason
+
+
+def test_the_beginning_of_an_option_is_taken_for_the_whole() -> None:
+    assert only(read("/w/t.sh", FLUX + "--config cfg")).recipe.network.rank == 8
+    assert only(read("/w/t.sh", FLUX + "--config $CFG")).unread
 
 
 def test_old_names_are_read_as_the_new_ones_which_go_before() -> None:
