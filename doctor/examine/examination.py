@@ -134,7 +134,7 @@ def _seen(look: Look, read: Callable[[bytes], Reading], data: bytes, rules: Sequ
     about_runs = [rule for rule in rules if not _is_on_text(rule) and rule.suits(RUNNER if as_runner else of)]
     about_text, _ = look.with_fixes(on_text, written, _no_run(reading))
     reading, repairs = _as_repaired(about_text, reading, read)
-    runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
+    runs: Sequence[Run | Unknown] = [look.own(reading.config, run) for run in reading.runs] or [_no_run(reading)]
     if as_runner and reading.runs:
         runs = [look.translated(reading.config, run) for run in reading.runs]
     looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
