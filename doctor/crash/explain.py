@@ -58,13 +58,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     ended = [failure for failure in found if not _survived(failure, found, lines)]
     failure = _decisive(ended) if ended else None
     known = _known(failure) if failure is not None else None
-    if (
-        failure is None
-        or (known is None and not failure.frames)
-        or (known and known.messenger)
-        or failure.name == CUT_OFF
-    ):
-        failure, known = next(_phrases(lines), (failure, known))
+    if failure is None or _says_little(failure, known):
+        failure, known = next(_phrases(lines, failure), (failure, known))
     if failure is None:
         return Explanation(None, others=len(found))
     rules = _rules(failure, tuple(signatures), _trainer(found))
@@ -90,11 +85,22 @@ def _messenger(failure: Failure) -> bool:
     return known is not None and known.messenger
 
 
-def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
-    """What is known by its words alone, where the run did not go on after them."""
-    for failure, known in phrases(lines, table.known()):
-        if _progress(lines.between(failure.at, None), 1) < 1:
-            yield failure, known
+def _says_little(failure: Failure, known: Known | None) -> bool:
+    """Whether other words of the log may tell more than this failure does."""
+    if known is not None:
+        return known.messenger or failure.name == CUT_OFF
+    return not failure.frames and failure.name != "ArgumentError"
+
+
+def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them.
+
+    Where the log has a failure, the words of a launcher say no more than that.
+    """
+    found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
+    for said, known in phrases(lines, table.known()):
+        if not (found and known.messenger) and _progress(lines.between(said.at, None), 1) < 1:
+            yield said, known
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
