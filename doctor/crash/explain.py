@@ -14,6 +14,7 @@ from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF
 from .phrases import phrases
+from .question import excerpt, versions
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -61,7 +62,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if failure is None or _says_little(failure, known):
         failure, known = next(_phrases(lines, failure), (failure, known))
     if failure is None:
-        return Explanation(None, others=len(found))
+        return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
     rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
@@ -69,7 +70,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
-    return Explanation(failure, known, rules, site, others)
+    return Explanation(failure, known, rules, site, others, versions(lines), excerpt(lines, failure))
 
 
 def _known(failure: Failure) -> Known | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from .record import dataclass
+from .record import dataclass, field
 from .trainer import takes_in
 
 _LIBRARY = re.compile(
@@ -129,7 +130,8 @@ def _in(pattern: str, text: str) -> bool:
 @dataclass(frozen=True)
 class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
-    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one.
+    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one. `versions`
+    are those that the log tells of; `excerpt` is the failure as it shows it, with nothing of its user.
     """
 
     failure: Failure | None
@@ -137,6 +139,8 @@ class Explanation:
     rules: tuple[str, ...] = ()
     site: str = ""
     others: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    excerpt: str = ""
 
 
 @dataclass(frozen=True)
