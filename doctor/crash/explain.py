@@ -50,6 +50,7 @@ _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
 _WHILE = 50
+_ABOVE = 8
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
@@ -61,6 +62,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     known = _known(failure) if failure is not None else None
     if failure is None or _says_little(failure, known):
         failure, known = next(_phrases(lines, failure), (failure, known))
+    elif known is not None and known.vague:
+        known = _before(lines, failure) or known
     if failure is None:
         return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
     rules = _rules(failure, tuple(signatures), _trainer(found))
@@ -74,8 +77,16 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
 
 
 def _known(failure: Failure) -> Known | None:
-    told = ((known, part) for part in failure.chain for known in table.known())
-    return next((known for known, part in told if known.matches(part)), None)
+    told = [
+        known for part in failure.chain if (known := next((one for one in table.known() if one.matches(part)), None))
+    ]
+    return next((known for known in told if not known.vague), told[0] if told else None)
+
+
+def _before(lines: Lines, failure: Failure) -> Known | None:
+    """What the lines right before a failure are known for: an exception without frames, from which it came."""
+    above = Lines.of((at, line) for at, line in lines.numbered() if failure.begin - _ABOVE <= at < failure.begin)
+    return next((known for _, known in phrases(above, table.known()) if not known.vague), None)
 
 
 def _messenger(failure: Failure) -> bool:

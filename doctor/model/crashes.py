@@ -68,7 +68,8 @@ class Known:
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
-    words look for; `messenger`, that it only came after another one. `source` is the address of a text of it.
+    words look for; `messenger`, that it only came after another one, `vague`, that
+    the exception from which it came tells more. `source` is the address of a text of it.
     """
 
     cause: str
@@ -83,6 +84,7 @@ class Known:
     alone: bool = False
     words: tuple[str, ...] = ()
     messenger: bool = False
+    vague: bool = False
     source: str = ""
 
     @property
