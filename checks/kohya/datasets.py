@@ -10,8 +10,8 @@ from ...doctor.families import family_of
 from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.run import repeats_of
-from ...doctor.rules import Unestablished, prevents, rule
-from . import TRAINERS, trains
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
+from . import TRAINERS, on, trains
 
 VIDEOS = (".mp4", ".webm", ".avi", ".mkv", ".mov", ".flv", ".wmv", ".m4v", ".mpg", ".mpeg")
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -175,6 +175,36 @@ def _class_of(folder: DatasetFolder) -> str:
     return name.partition("_")[2] if folder.key.endswith("_data_dir") else ""
 
 
+# What stands in the names of the caches of a model without a record, by its script (30c658c4).
+_CACHES = {
+    "fpack": "fp",
+    "hidream_o1": "ho1",
+    "hv": "hv",
+    "hv_1_5": "hv15",
+    "ideogram4": "i4",
+    "kandinsky5": "k5",
+    "krea2": "kr2",
+    "wan": "wan",
+}
+_CACHED = {"hidream_o1": "pixel"}  # this model has no latents
+
+
+def _cache_of(run: Run, family: str) -> str:
+    """The word that the names of a run's caches end in. Raises Unestablished where it is not known."""
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    version = str(run.setting("model_version", ""))
+    if of_trainer is not None and of_trainer.cache:
+        return of_trainer.cache
+    if family == "flux_2":
+        return "f2k4b" if "4b" in version else "f2k9b" if "9b" in version else "f2d"
+    if family == "qwen_image":
+        edits = version.startswith("edit") or (not version and (on(run, "edit") or on(run, "edit_plus")))
+        return "qil" if version == "layered" else "qie" if edits else "qi"
+    if family not in _CACHES:
+        raise Unestablished(f"which caches {family or 'this script'} trains from is not known")
+    return _CACHES[family]
+
+
 @rule("KOH006", "error", "caches-not-made", trainers=("musubi-tuner",))
 @prevents("ValueError", r"No training items found in the dataset")
 def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]:
@@ -189,14 +219,14 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Signature: ValueError: No training items found in the dataset
     """
     recipe = run.recipe
-    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
-    short = of_trainer.cache if of_trainer is not None else ""
-    if not short or not trains(run) or not recipe.datasets:
-        return
+    if not trains(run) or not recipe.datasets:
+        raise NotApplicable
     family = run.process_type.partition("_train")[0]
+    short = _cache_of(run, family)
+    prefix = "" if family == "hv" else f"{family}_"
     wanted = {
-        f"{family}_cache_latents": (f"_{short}.safetensors", "latents"),
-        f"{family}_cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
+        f"{prefix}cache_{_CACHED.get(family, 'latents')}": (f"_{short}.safetensors", "latents"),
+        f"{prefix}cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
     }
     entries = {folder: files.at(folder) for folder in _caches(run)}
     for script, (ending, what) in wanted.items():

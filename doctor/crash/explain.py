@@ -42,7 +42,7 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in"
+    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
     r"|\btraining (?:is )?(?:complete|finished|done)",
     re.I,
 )
@@ -60,13 +60,15 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     ended = [failure for failure in found if not _survived(failure, found, lines)]
     failure = _decisive(ended) if ended else None
     known = _known(failure) if failure is not None else None
-    if failure is None or _says_little(failure, known):
+    signed = tuple(signatures)
+    rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
+    if failure is None or _says_little(failure, known, rules):
         failure, known = next(_phrases(lines, failure), (failure, known))
+        rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     elif known is not None and known.vague:
         known = _before(lines, failure) or known
     if failure is None:
         return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
-    rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
@@ -97,11 +99,11 @@ def _messenger(failure: Failure) -> bool:
     return known is not None and known.messenger
 
 
-def _says_little(failure: Failure, known: Known | None) -> bool:
+def _says_little(failure: Failure, known: Known | None, rules: Sequence[str]) -> bool:
     """Whether other words of the log may tell more than this failure does."""
     if known is not None:
         return known.messenger or failure.name == CUT_OFF
-    return not failure.frames and failure.name != "ArgumentError"
+    return not (failure.frames or rules or failure.name == "ArgumentError")
 
 
 def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, Known]]:
@@ -111,7 +113,7 @@ def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, K
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
     for said, known in phrases(lines, table.known()):
-        if not (found and known.messenger) and _progress(lines.between(said.at, None), 1) < 1:
+        if not (found and known.messenger) and not _went_on(lines.between(said.at), 1):
             yield said, known
 
 
@@ -120,13 +122,25 @@ def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
 
     Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
     """
-    if failure.name in (*LAUNCHERS, SAID):
+    if failure.name == SAID:
         return False
     if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
         return True
-    ends = [other for other in found if other.at > failure.at and (other.name in LAUNCHERS or _ends(other))]
-    needed = _WHILE if _ends(failure) or any(end.name in LAUNCHERS for end in ends) else 1
-    return _progress(lines.between(failure.at, ends[0].at if ends else None), needed) >= needed
+    if _final(failure):
+        return _went_on(lines.between(failure.at), _WHILE)
+    ends = (other for other in found if other.at > failure.at and _final(other))
+    end = next((end for end in ends if not _went_on(lines.between(end.at), _WHILE)), None)
+    needed = _WHILE if end is not None and end.name in LAUNCHERS else 1
+    return _went_on(lines.between(failure.at, end.at if end is not None else None), needed)
+
+
+def _final(failure: Failure) -> bool:
+    """What comes last: a process that the system ended, or a launcher that gives up."""
+    return failure.name in LAUNCHERS or _ends(failure)
+
+
+def _went_on(lines: Sequence[str], needed: int) -> bool:
+    return _progress(lines, needed) >= needed
 
 
 def _progress(lines: Sequence[str], needed: int) -> int:
@@ -137,7 +151,7 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     for line in lines:
         bar = _BAR.search(line)
         if bar is not None:
-            steps += int(bar[1]) > states.get(bar[2], int(bar[1]))
+            steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
         elif _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)

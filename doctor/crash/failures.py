@@ -101,7 +101,9 @@ def _alone(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("Error", "Exception", "Interrupt", "errors."):
         named = _NAMED.match(lines[at])
         if named is not None and not _BENIGN.search(named["lead"]):
-            text, end = message(lines, at, named["message"] or "")
+            text, end = named["message"] or "", at + 1
+            if not named["lead"]:
+                text, end = message(lines, at, text)
             yield Failure(named["type"], text, (), lines.numbers[end - 1], begin=lines.numbers[at])
 
 

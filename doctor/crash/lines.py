@@ -1,4 +1,4 @@
-"""A log as a person read it on the screen: no escape codes, and of each progress bar the last state."""
+"""A log as a person read it on the screen: no escape codes, and of each progress bar the first and the last state."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def _parts(line: str) -> list[str]:
     parts = [line]
     if "\r" in line:
         states = [state for state in line.split("\r") if state.strip()]
-        parts = [state for state in states[:-1] if not IS_BAR.search(state)] + states[-1:] or [""]
+        bars = [at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)]
+        passed = set(bars[1:])
+        parts = [state for at, state in enumerate(states) if at not in passed] or [""]
     if START in line:
         parts = [one for part in parts for one in _unfolded(part)]
     return [one for part in parts for one in _after_bar(part)]
