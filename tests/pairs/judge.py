@@ -13,7 +13,9 @@ from typing import Literal
 from zdoctor.doctor import apply as writer
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
+from zdoctor.doctor.examine.judged import about
 from zdoctor.doctor.model import Finding, Report
+from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.hub_server import HubServer
 from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
 
@@ -128,8 +130,11 @@ class Ward:
         mine = [f for f in report.findings if f.rule in fault.rules and fault.about in _said(f)]
         if any(_key(finding) not in known for finding in mine):
             return "found"
-        silent = {*report.unknown} - {*self.healthy.reports[0].unknown}
-        return "not looked at" if any(outcome.rule in fault.rules for outcome in silent) else "missed"
+        healthy = self.healthy.reports[0]
+        silent = {outcome.rule for outcome in {*report.unknown} - {*healthy.unknown}}
+        areas = {one.what for one in report.not_judged} - {one.what for one in healthy.not_judged}
+        said = any(rule.id in silent or about(rule) in areas for rule in all_rules() if rule.id in fault.rules)
+        return "not looked at" if said else "missed"
 
     def _new(self, story: Story, one: Fault, other: Fault) -> Iterator[str]:
         """Findings after the repairs that neither fault explains."""

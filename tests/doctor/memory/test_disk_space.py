@@ -178,4 +178,8 @@ def test_needs_of_one_disk_are_added_up(tmp_path: Path) -> None:
     (tmp_path / "out" / "t").mkdir(parents=True)
     (tmp_path / "out" / "t" / "t_000000250.safetensors").write_bytes(b"")
     (again,) = probe_room(LiveWorld(), asked, probed(asked), (data,), NOTHING)
-    assert set(again.items) == {"the latents of the pictures"}, "a run that goes on takes the place of its old saves"
+    last = {"the latents of the pictures", "the LoRA of rank 4"}
+    assert set(again.items) == last, "a run that goes on takes the place of its old saves"
+    (tmp_path / "out" / "t" / "t.safetensors").write_bytes(b"")
+    (done,) = probe_room(LiveWorld(), asked, probed(asked), (data,), NOTHING)
+    assert set(done.items) == {"the latents of the pictures"}
