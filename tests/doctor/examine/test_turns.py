@@ -24,7 +24,6 @@ def look(*edits: tuple[str, str]) -> Examination:
     return examine_config("config.yaml", RecordedWorld(load("healthy")), text=text.encode())
 
 
-SCHEDULER = ("noise_scheduler: flowmatch", "noise_scheduler: flowmacth")
 # what is written, and the rules that speak of it, with a word that they say
 HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     "below a section": (
