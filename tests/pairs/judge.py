@@ -59,7 +59,9 @@ class Ward:
         self.sound = folder / "sound"
         self.sound.mkdir(parents=True)
         self._patient = setup.make(self.sound)
+        self._usual: set[str] = set()
         self.healthy = self.story(())
+        self._usual = {fix.rule for fix in prescribe(self.healthy.reports[0]).fixes}
         self.alone: dict[str, Story] = {}
 
     def story_of(self, fault: Fault) -> Story:
@@ -72,7 +74,8 @@ class Ward:
         """Plant the faults, look, repair until nothing is offered, and take everything back. Raises Impossible."""
         patient = self._planted(faults)
         story = Story([_look(patient)])
-        if self._repairs and prescribe(story.reports[0]).fixes:
+        # what is offered to the healthy patient too was tried there
+        if self._repairs and {fix.rule for fix in prescribe(story.reports[0]).fixes} - self._usual:
             self._repair(patient, story)
         return story
 
