@@ -13,7 +13,6 @@ from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
 PLACEHOLDER = pattern(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
-VARIABLE = pattern(r"\$\{?\w|%\w+%")  # in a script, filled in by what nothing here knows
 DRIVE = pattern(r"^[A-Za-z]:[\\/]|^\\\\")
 
 
@@ -138,7 +137,7 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
         no_folder = is_data and entry.kind == "file" and not trainer.datasets_are_folders
         if not entry.is_gone and not no_folder:
             continue
-        if (not is_data and not looks_local(text)) or (trainer.component_files and VARIABLE.search(text)):
+        if not is_data and not looks_local(text):
             continue
         if no_folder:
             message = "{text} is a file; it should be {what}."

@@ -18,11 +18,9 @@ def lines(
     *,
     config: str | None = None,
     confirmed: Mapping[str, str] = {},
-    part: bool = False,
 ) -> Iterator[Line]:
     """The explanation. `rules` gives the name and the title of each rule; `confirmed` what a check of `config` with
-    these rules said of each ("found", "passed", or why it is not known); `part` tells that only the end of the log
-    was read."""
+    these rules said of each ("found", "passed", or why it is not known)."""
     failure = told.failure
     if failure is None and told.others:
         count = f"{told.others} tracebacks stand" if told.others > 1 else "One traceback stands"
@@ -31,7 +29,7 @@ def lines(
     if failure is None:
         yield [("", "The log shows no failure: no traceback, and no process that was killed.")]
         return
-    yield from _failure(failure, told.site, part)
+    yield from _failure(failure, told.site)
     yield []
     if told.known is not None:
         yield Wrapped(told.known.cause, "cause: ", "bold")
@@ -57,13 +55,14 @@ def lines(
         yield [("dim", f"The log holds {count}; this one ended the run.")]
 
 
-def _failure(failure: Failure, site: str, part: bool) -> Iterator[Line]:
+def _failure(failure: Failure, site: str) -> Iterator[Line]:
     message = failure.message if len(failure.message) <= MOST_MESSAGE else failure.message[: MOST_MESSAGE - 1] + "…"
     named = f"{failure.type}: {message}" if message else failure.type
-    text = "A traceback that is cut off" if failure.type == "CutOff" else named if failure.frames else message
+    exception = failure.frames or failure.name.endswith(("Error", "Exception", "Interrupt"))
+    text = "A traceback that is cut off" if failure.type == "CutOff" else named if exception else message
     yield Wrapped(text, "", "bold red")
     frame = failure.frame
-    place = f"line {failure.at} of the end of the log" if part else f"line {failure.at} of the log"
+    place = f"line {failure.at} of the log"
     if frame is not None:
         where = f"{place}; {frame.file}:{frame.line}"
         where += f" in {frame.function}" if frame.function else ""

@@ -9,7 +9,7 @@ from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ..ai_toolkit.value_words import invalid, unread_by_runner
 from ..keys.misspelled import meant
-from ..keys.values import START, bad, unset
+from ..keys.values import START, bad
 
 # a TOML file goes past the parser, which then looks at no choices
 _LATER = "when the setting is used, if at all"
@@ -73,7 +73,7 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         value, known = written.value, schema.key(name, run.process_type) if "/" not in name else None
         if known is None or not known.strict or known.kind == "bool" or not isinstance(value, str):
             continue
-        if unset(config, run, name) or value in known.choices or value in _NORMALISED.get(name, ()):
+        if value in known.choices or value in _NORMALISED.get(name, ()):
             continue
         plain = value.strip().lower()
         if words and (plain in ("", "true", "false") or (name == "model_family" and plain in known.choices)):

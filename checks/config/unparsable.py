@@ -66,13 +66,16 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     if problem is None:
         return
     hint = next((text for pattern, text in _HINTS if re.search(pattern, problem.message)), "")
-    here = problem.where.path == config.path and problem.kind in ("syntax", "environment", "encoding")
+    here = problem.where.path == config.path and problem.kind in ("syntax", "environment", "encoding", "misread")
     line = line_at(config, problem.where.line) if here else ""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.strip())
     if 4 * shown.count("\N{REPLACEMENT CHARACTER}") > len(shown):  # of a binary file no line is worth reading
         shown = ""
     # what a parser says is a clause of its own; everything else is said in sentences
-    message = "The file does not parse: {problem}." if problem.kind == "syntax" else "{problem}"
+    begun = {"syntax": "The file does not parse: ", "misread": "The file is taken for another one: "}.get(
+        problem.kind
+    )
+    message = "{problem}" if begun is None else begun + "{problem}."
     if shown:
         message += "\n  {line} | {shown}"
     if hint:
@@ -83,10 +86,12 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         otherwise=(
             "Nothing in it can be checked."
             if problem.kind in ("size", "foreign")
+            else "The trainer goes on without what is left out."
+            if problem.kind == "misread"
             else "The trainer stops at once, before it loads anything."
         ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
-        problem=problem.message.rstrip(".") if problem.kind == "syntax" else problem.message,
+        problem=problem.message if begun is None else problem.message.rstrip("."),
         line=problem.where.line,
         shown=shown[:160],
     )

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Severity, found
-from ..paths import VARIABLE
 from .places import key_where
 
 START = "at the start, before anything is loaded"
@@ -18,14 +17,6 @@ STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 FIRST_SAVE = "at the first save"
 END = "after the training"
-
-
-def unset(config: Config, run: Run, key: str) -> bool:
-    """Whether the value is a variable of a script that nobody sets in it: who starts it does, or nobody."""
-    written = run.settings.get(key)
-    if written is None or not isinstance(written.value, str) or VARIABLE.search(written.value) is None:
-        return False
-    return config.file(written.where.path).format == "shell"
 
 
 def number_of(text: str) -> int | float | None:

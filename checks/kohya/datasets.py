@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from ...doctor.families import family_of
-from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Severity, found
+from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.run import repeats_of
 from ...doctor.rules import Unestablished, prevents, rule
@@ -191,8 +193,7 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
         f"{family}_cache_latents": (f"_{short}.safetensors", "latents"),
         f"{family}_cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
     }
-    folders = [str(run.setting(f"{d.key}/cache_directory") or d.folder or "") for d in recipe.datasets]
-    entries = {folder: files.at(folder) for folder in folders}
+    entries = {folder: files.at(folder) for folder in _caches(run)}
     for script, (ending, what) in wanted.items():
         if config.format == "shell" and script in config.text:
             continue
@@ -214,3 +215,37 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
                 what=what,
                 ending=ending,
             )
+
+
+def _caches(run: Run) -> dict[str, Dataset]:
+    """The datasets by their cache folders: the pictures' own where none is named."""
+    return {str(run.setting(f"{d.key}/cache_directory") or d.folder or ""): d for d in run.recipe.datasets}
+
+
+@rule("KOH018", "error", "cache-folder-read-as-a-pattern", trainers=("musubi-tuner",))
+@prevents("ValueError", r"No training items found in the dataset")
+def cache_folder_read_as_a_pattern(run: Run) -> Iterator[Finding]:
+    """Brackets in the path of a cache folder, which is searched as a pattern.
+
+    What: The path of a dataset's caches (cache_directory, else the folder of the pictures) holds [ and ].
+    Why: musubi-tuner puts the path into glob as it is, and [abc] stands for one of these letters there. The scripts
+    that make the caches write them into the folder itself, so that only the training misses them.
+    Repair: A folder without brackets in its path: set cache_directory.
+    Upstream: musubi-tuner dataset/image_video_dataset.py prepare_for_training (30c658c4)
+    Signature: ValueError: No training items found in the dataset; beside other datasets, none
+    """
+    caches = _caches(run) if trains(run) else {}
+    for folder, dataset in caches.items():
+        if all(fnmatchcase(part, part) for part in re.split(r"[/\\]", folder)):
+            continue
+        key = f"{dataset.key}/cache_directory"
+        yield found(
+            run.where(key if run.setting(key) else f"{dataset.key}/folder_path"),
+            "{folder} holds brackets, which {trainer} reads as a pattern: it finds no cache there.",
+            otherwise="The training ends with ValueError: No training items found in the dataset."
+            if len(caches) == 1
+            else "The dataset is left out without a word.",
+            evidence={"key": key},
+            folder=folder,
+            trainer=run.trainer,
+        )

@@ -9,7 +9,7 @@ from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..dataset import some_unreadable
 from ..keys.misspelled import words
-from ..paths import PLACEHOLDER, VARIABLE
+from ..paths import PLACEHOLDER
 from . import TRAINERS, trains
 
 _TORCH = words("""
@@ -72,7 +72,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         return
     for option, text in other_files(run):
         entry = files.at(text)
-        if entry is None or VARIABLE.search(text) or entry.kind == "denied":
+        if entry is None or entry.kind == "denied":
             continue
         missing = entry.is_gone or option == "dataset_config"
         if missing and PLACEHOLDER.search(text):
@@ -121,16 +121,12 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
             evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
             name="",
         )
-    elif name and _is_judged(name) and "." not in name and not _known(name, own):
+    elif isinstance(name, str) and name and "." not in name and not _known(name, own):
         yield _unknown(run, "optimizer_type", name, own | _TORCH, _NO_OPTIMIZER)
     if run.setting("lr_scheduler_type") not in (None, "") or run.recipe.optimizer.name.endswith("schedulefree"):
         return
-    if _is_judged(schedule) and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
+    if isinstance(schedule, str) and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
         yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, _NO_SCHEDULE)
-
-
-def _is_judged(name: object) -> bool:
-    return isinstance(name, str) and not VARIABLE.search(name)
 
 
 def _known(name: str, own: frozenset[str]) -> bool:

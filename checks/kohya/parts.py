@@ -12,7 +12,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import Unestablished, prevents, rule
 from ..model.contents import contents
-from ..paths import PLACEHOLDER, VARIABLE, not_there
+from ..paths import PLACEHOLDER, not_there
 from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
@@ -67,7 +67,7 @@ def missing_part_file(
             yield _unnamed(config, run, part)
             continue
         entry, component = files.at(text), model.components.get(part.name)
-        if entry is None or VARIABLE.search(text):
+        if entry is None:
             continue
         if entry.kind == "denied":
             hidden = entry.path

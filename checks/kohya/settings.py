@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from . import TRAINERS, anywhere, number, on, trains
 from .swaps import most_swapped
 
@@ -50,6 +50,8 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     """
     if not trains(run):
         return
+    if why := run.unknown("scheduler", "optimizer", "dtype", "quantization"):
+        raise Unestablished(why)
     yield from _shared(run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":

@@ -1,29 +1,46 @@
-"""Types in TOML files: a config file's values are handed on as they are, a dataset file's are looked at strictly."""
+"""Types: a config file's values are handed on as they are, a dataset file's are looked at strictly."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ...doctor.model import Finding, Run, Schema, found
+from ...doctor.model import Config, Finding, Run, Schema, found
+from ...doctor.model.schema import Key
 from ...doctor.rules import prevents, rule
+from ..keys.misspelled import words
 from ..keys.values import number_of, whole
 from . import TRAINERS
 
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
 _AT_ONCE = "The trainer stops at the start, before it loads anything."
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
+# numbers of a dataset file that are refused without a point, and sizes, of which there may be two
+_WITH_POINT = words("network_multiplier source_fps validation_split")
+_SIZES = words("control_resolution resolution")
+# what a kind takes there, and its words; a switch is a whole number for the trainer
+_TAKEN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "bool": (bool, "true or false"),
+    "dict": (dict, "a table"),
+    "float": ((int, float), "a number"),
+    "int": (int, "a whole number, without a point"),
+    "list": (list, "a list"),
+    "point": (float, "a number with a point"),
+    "size": (int, "a whole number, or [width, height] of two"),
+    "str": (str, "text, in quotes"),
+}
 
 
 @rule("KOH015", "error", "text-in-place-of-a-number", trainers=TRAINERS)
 @prevents("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'")
 @prevents("AttributeError", r"'int' object has no attribute 'split'")
 @prevents("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)")
-def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
-    """A number or a switch in quotes in a TOML file, or a number of another kind.
+def text_in_place_of_a_number(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
+    """A number or a switch in quotes in a TOML file, a number of another kind, or a word in a number's place.
 
-    What: learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or 2.5
-    in a dataset file; or resolution without quotes in a config file, where it has to be text.
+    What: learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or
+    2.5, source_fps = 24 or enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where
+    it has to be text; --max_train_steps 1e3 in a script.
     Why: On a command line every value is text, and the parser converts it. What a config file holds is put in beside
     the parser and never converted, so that text meets numbers in the middle of the run; and any text counts as true,
     "false" too. A dataset file is looked at strictly, before anything is loaded.
@@ -32,32 +49,71 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
     for key, written in run.settings.items():
-        if not written.where.path.lower().endswith(".toml"):
+        typed = config.file(written.where.path).format == "shell"
+        if not typed and not written.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml"):
             continue
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
         if known is None:
             continue
-        value, inside = written.value, "/" in key
         name = key.rpartition("/")[2]
-        new: object = None
-        message, otherwise = "", _AT_ONCE if inside else "The trainer goes on with the text, until it counts with it."
-        if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
-            number = number_of(value)
-            if number is None and known.kind == "float" and value.endswith("%"):
-                continue
-            message = _QUOTED
-            new = whole(number) if number is not None and known.kind == "int" else number
-        elif isinstance(value, str) and known.kind == "bool" and inside:
-            message = _QUOTED
-        elif isinstance(value, str) and known.kind == "bool" and value.strip().lower() in _FALSE:
-            message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
-            otherwise = "The setting is on."
-        elif isinstance(value, float) and known.kind == "int" and inside:
-            message = "{name} is {value}; in this file it has to be a whole number, without a point."
-            new = whole(value)
-        elif name == "resolution" and not inside and isinstance(value, int) and not isinstance(value, bool):
-            message, new = "{name} is {value}; in this file it has to be text.", str(value)
-            otherwise = _AT_ONCE
-        if message:
+        of = _of_a_word if typed else _in_datasets if "/" in key else _of_an_option
+        judged = of(name, known, written.value)
+        if judged is not None:
+            message, otherwise, new = judged
+            args = {"name": name, "value": written.value}
             evidence = {"key": key, "pointer": run.pointer(key), "new": new}
-            yield found(written.where, message, otherwise=otherwise, evidence=evidence, name=name, value=value)
+            yield found(written.where, message, otherwise=otherwise, evidence=evidence, **args)
+
+
+def _of_a_word(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
+    """The same for a command line, whose words the parser hands to Python's int() and float()."""
+    kind = {"int": int, "float": float}.get(known.kind)
+    if kind is None or not isinstance(value, str) or known.choices or (kind is float and value.endswith("%")):
+        return None
+    try:
+        kind(value)
+    except ValueError:
+        number = number_of(value)
+        message = "--{name} is {value!r}, which is no " + ("whole number." if kind is int else "number.")
+        return message, _AT_ONCE, None if number is None else whole(number)
+    return None
+
+
+def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
+    """What is wrong with an option's type, what comes of it, and the value that is meant."""
+    if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
+        if known.kind == "float" and value.endswith("%") and number_of(value) is None:
+            return None
+        return _QUOTED, "The trainer goes on with the text, until it counts with it.", _meant(known.kind, value)
+    if isinstance(value, str) and known.kind == "bool" and value.strip().lower() in _FALSE:
+        message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
+        return message, "The setting is on.", None
+    if name == "resolution" and isinstance(value, int) and not isinstance(value, bool):
+        return "{name} is {value}; in this file it has to be text.", _AT_ONCE, str(value)
+    return None
+
+
+def _in_datasets(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
+    """The same for a key of a dataset file, whose types are compared strictly."""
+    kind = "point" if name in _WITH_POINT else "size" if name in _SIZES else known.kind
+    taken, asked = _TAKEN.get(kind, (object, ""))
+    several = value if kind == "size" and isinstance(value, list) and len(value) == 2 else [value]
+    if all(isinstance(one, taken) for one in several):
+        return None
+    message = _QUOTED if isinstance(value, str) else "{name} is {value}; in this file it has to be " + asked + "."
+    return message, _AT_ONCE, _meant(kind, value)
+
+
+def _meant(kind: str, value: object) -> object:
+    """The same value of another kind; None where that is not certain."""
+    number = number_of(value) if isinstance(value, str) else value
+    if kind == "bool" or not isinstance(number, int | float) or isinstance(value, bool):
+        return bool(value) if kind == "bool" and value in (0, 1) else None
+    match kind:
+        case "int" | "size":
+            return whole(number)
+        case "point":
+            return float(number)
+        case "str":
+            return str(value) if isinstance(value, int) else None
+    return number if kind == "float" else None

@@ -9,10 +9,11 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 from ...reports import crash as report
 from ...reports.terminal import Line
-from ..crash import compare, explain
+from ..crash import compare, decode, excerpt, explain
 from ..errors import UserError
 from ..model.crashes import Explanation, Signature
 from ..model.shell import quoted
@@ -22,8 +23,10 @@ from . import console
 from .config_argument import config_argument, config_in
 from .examined import examined
 
-MOST_BYTES = 8 << 20  # what is read of a log: its end, where the failure is
+_BLOCK = 1 << 20
 INCOMPLETE = 3
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1a\x7f-\x9f\ufffd]")
+_SAMPLE = 1 << 16
 _PARTS = re.compile(r"\n\s*\n|\n(?=(?:What|Why|Repair|Upstream|Signature):)")  # of a rule's docstring
 
 
@@ -34,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.what == "-" or Path(options.what).is_file():
+    if options.what == "-" or (Path(options.what).exists() and not Path(options.what).is_dir()):
         return _log(options)
     if options.config is not None or options.diff is not None:
         raise UserError(f"{options.what}: there is no such log file.", "zdoctor explain train.log config.yaml")
@@ -66,33 +69,31 @@ def _filled(part: str) -> str:
 
 
 def _log(options: argparse.Namespace) -> int:
-    data = read(options.what)
-    if not data.strip():
-        name = "standard input" if options.what == "-" else options.what
+    log = read(options.what)
+    name = "standard input" if options.what == "-" else options.what
+    if not log.strip():
         raise UserError(f"{name} is empty: there is no output of a run in it.", "zdoctor explain train.log")
-    log = decode(data)
-    told, lines = explained(log, options.config, part=len(data) >= MOST_BYTES)
+    told, lines = explained(log, options.config)
+    if told.failure is None and len(_NO_TEXT.findall(log[:_SAMPLE])) > len(log[:_SAMPLE]) / 10:
+        raise UserError(f"{name} holds no text, so it is no log.", "zdoctor explain train.log")
     if told.failure is None and config_in(("", options.what)):
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
     console.show(lines)
     if options.diff is not None:
-        seen = compare(decode(read(options.diff)), log)
+        seen = compare(read(options.diff), log)
         console.emit(f"\nBeside {options.diff}, which worked:\n\n")
         console.show(report.comparison_lines(seen))
     return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
 
 
-def explained(log: str, config: str | None, *, part: bool = False) -> tuple[Explanation, Iterator[Line]]:
-    """Why a run ended, by its log, and the same for a person; with `config`, what its rules say of it now.
-
-    `part` tells that `log` is only the end of one.
-    """
+def explained(log: str, config: str | None) -> tuple[Explanation, Iterator[Line]]:
+    """Why a run ended, by its log, and the same for a person; with `config`, what its rules say of it now."""
     rules = {rule.id: rule for rule in all_rules()}
     signatures = [Signature(rule.id, *pair, rule.trainers) for rule in rules.values() for pair in rule.prevents]
     told = explain(log, signatures)
     confirmed = _confirm(config, told.rules) if config and told.rules else {}
     named = {id: (rule.name, rule.title) for id, rule in rules.items()}
-    return told, report.lines(told, named, config=config, confirmed=confirmed, part=part)
+    return told, report.lines(told, named, config=config, confirmed=confirmed)
 
 
 def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
@@ -105,31 +106,17 @@ def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
     return {rule: said[rule] for rule in rules if rule in said}
 
 
-def read(name: str) -> bytes:
-    """The end of a log, "-" being standard input. Raises UserError."""
+def read(name: str) -> str:
+    """What of a log tells of its end, "-" being standard input; of one that grows what it was. Raises UserError."""
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            start = file.read(4)
-            kept = bytearray(start)
-            if name != "-":
-                file.seek(max(4, Path(name).stat().st_size - MOST_BYTES) // 4 * 4)
-            while block := file.read(1 << 20):
-                kept += block
-                if len(kept) > 2 * MOST_BYTES:
-                    del kept[: (len(kept) - MOST_BYTES) // 4 * 4]
-            rest = bytes(kept[max(0, len(kept) - MOST_BYTES) // 4 * 4 :])
-            return rest if rest.startswith(start) else _mark(start) + rest
+            return decode(excerpt(_blocks(file, Path(name).stat().st_size if Path(name).is_file() else None)))
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}.") from None
 
 
-def _mark(start: bytes) -> bytes:
-    """The byte-order mark at the beginning of the file, which says how the rest of it is to be read."""
-    return next((mark for mark in (b"\xff\xfe", b"\xfe\xff") if start.startswith(mark)), b"")
-
-
-def decode(data: bytes) -> str:
-    """PowerShell's `>` writes UTF-16; everybody else UTF-8, with the odd byte of another code page."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace")
-    return data.decode("utf-8-sig", "replace")
+def _blocks(file: BinaryIO, size: int | None) -> Iterator[bytes]:
+    read = 0
+    while (size is None or read < size) and (block := file.read(_BLOCK)):
+        read += len(block)
+        yield block

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ...reports import terminal, words
+from ..crash import decode
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError, without_tokens
 from ..files import fingerprints
@@ -22,7 +23,7 @@ from . import console
 from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
 from .config_argument import config_in
 from .examined import examined
-from .explain import decode, explained
+from .explain import explained
 from .fix import fix
 from .repair import recover
 

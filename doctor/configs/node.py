@@ -66,10 +66,10 @@ def overwritten(last: Node | None) -> tuple[Node, ...]:
 class Unreadable(Exception):
     """Why a text is no tree; `offset` is in the original text, `kind` that of a Problem."""
 
-    def __init__(self, message: str, offset: int, kind: Literal["syntax", "size"] = "syntax") -> None:
+    def __init__(self, message: str, offset: int, kind: Literal["syntax", "size", "misread"] = "syntax") -> None:
         super().__init__(message)
         self.offset = offset
-        self.kind: Literal["syntax", "size"] = kind
+        self.kind: Literal["syntax", "size", "misread"] = kind
 
 
 def named(node: Node, name: str) -> Node:

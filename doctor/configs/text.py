@@ -13,7 +13,7 @@ _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _BREAK = re.compile(r"\r\n|\r|\n")
 Format = Literal["yaml", "json", "toml", "env", "shell", "python"]
 _FORMATS: Mapping[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".env": "env", ".py": "python"}
-_COMMAND = re.compile(r"^[^#\n]*train\w*\.py\b[\s\S]{0,200}?[ \t]--\w", re.M)
+_COMMAND = re.compile(r"^[^#\n]*(?:train|cache)\w*\.py\b[\s\S]{0,200}?[ \t]--\w", re.M)
 _SHELL = (".sh", ".bash", ".ps1", ".bat", ".cmd", ".command")
 
 

@@ -1,4 +1,7 @@
-"""TOML as a tree: tomlkit decides what is TOML and what it says, this finds the places."""
+"""TOML as a tree: tomlkit decides what is TOML and what it says, this finds the places.
+
+What the trainers' own, older reader does not take is refused (`toml_limits.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 from ..model.record import replace
 from .node import DEEPEST, TOO_DEEP, Node, Unreadable, holding
 from .text import Expanded
+from .toml_limits import within_limits
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -31,7 +35,7 @@ def parse_toml(source: Expanded) -> Node:
         raise Unreadable(said, _place(text, error)) from None
     except (TOMLKitError, ValueError, OverflowError) as error:
         raise Unreadable(str(error), 0) from None
-    return _Places(text).tree(value)
+    return within_limits(_Places(text).tree(value), text)
 
 
 def _place(text: str, error: ParseError) -> int:

@@ -4,5 +4,6 @@ from .compare import compare
 from .explain import explain
 from .failures import failures
 from .lines import clean
+from .reading import decode, excerpt
 
-__all__ = ["clean", "compare", "explain", "failures"]
+__all__ = ["clean", "compare", "decode", "excerpt", "explain", "failures"]

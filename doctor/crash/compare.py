@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ..model.crashes import Changed, Comparison
 from .failures import failures
-from .lines import bare, clean
-from .tracebacks import START
+from .lines import Lines, clean
+from .streams import bare
 
 # Bars, rates and steps, which are of no two runs the same.
 _PROGRESS = re.compile(
@@ -37,8 +37,9 @@ class _Told(NamedTuple):
 
 def compare(good: str, bad: str) -> Comparison:
     """What the second log has that the first has not, up to the failure that ended it. Pure."""
-    lines, failed = ([bare(line) for line in clean(text)] for text in (good, bad))
-    worked, before = list(_told(lines)), list(_told(failed[: _end(failed)]))
+    lines, failed = (Lines(map(bare, log), log.numbers) for log in (clean(good), clean(bad)))
+    end = _end(failed)
+    worked, before = list(_told(lines)), [told for told in _told(failed) if told.at < end]
     known, seen = _by_mask(worked), _by_mask(before)
     last = next((told for told in reversed(before) if told.mask in known), None)
     changed = tuple(
@@ -61,21 +62,17 @@ def compare(good: str, bad: str) -> Comparison:
     )
 
 
-def _end(lines: Sequence[str]) -> int:
-    """Where the failure that ended the run begins: its first traceback, or the line that tells of the signal."""
+def _end(lines: Lines) -> int:
+    """The number of the line with which the failure that ended the run begins."""
     found = failures(lines)
-    if not found:
-        return len(lines)
-    first = found[-1].chain[-1]
-    starts = [at for at, line in enumerate(lines[: first.at]) if line.strip().startswith(START)]
-    return starts[-1] if first.frames and starts else first.at - 1
+    return found[-1].chain[-1].begin if found else lines.numbers[-1] + 1
 
 
-def _told(lines: Sequence[str]) -> Iterator[_Told]:
-    for at, line in enumerate(lines):
+def _told(lines: Lines) -> Iterator[_Told]:
+    for number, line in lines.numbered():
         text = line.strip()
         if len(text) > 2 and any(map(str.isalpha, text)) and not _PROGRESS.search(text):
-            yield _Told(at + 1, text, _NUMBER.sub("0", _CLOCK.sub("", text)) if _DIGIT.search(text) else text)
+            yield _Told(number, text, _NUMBER.sub("0", _CLOCK.sub("", text)) if _DIGIT.search(text) else text)
 
 
 def _differs(one: str, other: str) -> bool:
@@ -96,8 +93,8 @@ def _next(worked: Sequence[_Told], times: int, mask: str) -> tuple[str, ...]:
     return tuple(islice((told.text for told in after if told.mask != mask), MOST_NEXT))
 
 
-def _losses(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    for at, line in enumerate(lines):
+def _losses(lines: Lines) -> Iterator[tuple[int, str]]:
+    for number, line in lines.numbered():
         if "loss" in line.lower():
             for found in _LOSS.finditer(line):
-                yield at + 1, found[1]
+                yield number, found[1]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..model.crashes import Explanation, Failure, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
 from . import known as table
-from .failures import REPORTED, SAID, failures
-from .lines import clean
-from .tracebacks import CUT_OFF
+from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
+from .lines import Lines, clean
+from .messages import CUT_OFF
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -26,13 +26,24 @@ _LOADED = re.compile(r"Loaded (Flux|AE|CLIP-L|T5xxl):\s+(?:\w+\.py:\d+\s+)?_Inco
 _LOADED_PARTS = {"Flux": "the transformer", "AE": "the VAE", "CLIP-L": "CLIP", "T5xxl": "T5"}
 # Rules whose finding is about one component.
 _SITED = frozenset(("MDL001", "MDL002", "HUB001", "MDL004"))
-# A launcher's own traceback only says that a child failed; what a process says whose partner died is no cause either.
-_LAUNCHER = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit"))
+# What a process says whose partner died is no cause.
 _PARTNER = re.compile(
     r"NCCL (?:communicator was aborted|error: remote process exited|operation .* timed out)"
     r"|remote process exited or there was a network error|Connection (?:closed|reset) by peer|Broken pipe"
 )
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
+# What is told of an exception that ended nothing: of a thread's, a callback's, or of one at the interpreter's end.
+_ASIDE = re.compile(
+    r"^(?:Exception ignored (?:in|on|while)\b|--- Logging error ---|.*Exception in callback "
+    r"|.*exception was never retrieved)",
+    re.M,
+)
+# With these a run ends well.
+_DONE = re.compile(
+    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in"
+    r"|\btraining (?:is )?(?:complete|finished|done)",
+    re.I,
+)
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
@@ -59,16 +70,18 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     return Explanation(failure, known, rules, site, others)
 
 
-def _survived(failure: Failure, found: Sequence[Failure], lines: Sequence[str]) -> bool:
-    """Whether the run went on after a traceback: bars that moved, or losses.
+def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
+    """Whether the run went on after a failure: bars that moved, losses, or the words with which a run ends well.
 
     Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
     """
-    if not failure.frames or failure.name in _LAUNCHER:
+    if failure.name in (*LAUNCHERS, SAID):
         return False
-    ends = [other for other in found if other.at > failure.at and (other.name in _LAUNCHER or _ends(other))]
-    needed = _WHILE if any(end.name in _LAUNCHER for end in ends) else 1
-    return _progress(lines[failure.at : ends[0].at if ends else None], needed) >= needed
+    if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
+        return True
+    ends = [other for other in found if other.at > failure.at and (other.name in LAUNCHERS or _ends(other))]
+    needed = _WHILE if _ends(failure) or any(end.name in LAUNCHERS for end in ends) else 1
+    return _progress(lines.between(failure.at, ends[0].at if ends else None), needed) >= needed
 
 
 def _progress(lines: Sequence[str], needed: int) -> int:
@@ -84,35 +97,50 @@ def _progress(lines: Sequence[str], needed: int) -> int:
         elif _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
             losses.add(line)
+        elif needed == 1 and _DONE.search(line):
+            steps += 1
         if steps >= needed:
             break
     return steps
 
 
 def _ends(failure: Failure) -> bool:
-    """A process that the system ended; a trainer's own word may come after any failure."""
-    return not failure.frames and failure.name not in (SAID, REPORTED, "Interrupted", "ArgumentError")
+    """A process that the system ended."""
+    return not failure.frames and failure.name in ENDS
 
 
 def _decisive(found: Sequence[Failure]) -> Failure:
     """The last failure with a traceback: what follows it are the launcher's words about a process that ended."""
     told = [
-        f for f in found if (f.frames and f.name not in _LAUNCHER and f.name != CUT_OFF) or f.name == "ArgumentError"
+        f for f in found if (f.frames and f.name not in LAUNCHERS and f.name != CUT_OFF) or f.name == "ArgumentError"
     ]
     causes = [f for f in told if f.name == "ArgumentError" or _is_cause(f)]
     if causes or told:
         return (causes or told)[-1]
-    for kind in (lambda f: f.name in (SAID, REPORTED), _ends, lambda f: f.name == CUT_OFF):
+    cut = max((failure.at for failure in found if failure.name == CUT_OFF), default=0)
+    said = [failure.at for failure in found if failure.name == SAID]
+    kinds: tuple[Callable[[Failure], bool], ...] = (
+        lambda f: _alone(f) and f.at > cut and not any(f.begin <= at <= f.at for at in said),
+        lambda f: f.name in (SAID, REPORTED),
+        _ends,
+        lambda f: f.name == CUT_OFF,
+    )
+    for kind in kinds:
         kept = [failure for failure in found if kind(failure)]
         if kept:
             return kept[-1]
     return found[-1]
 
 
+def _alone(failure: Failure) -> bool:
+    """An exception without its traceback."""
+    return not failure.frames and failure.name not in (*ENDS, *LAUNCHERS, SAID, REPORTED, "Interrupted", CUT_OFF)
+
+
 def _is_cause(failure: Failure) -> bool:
     """A traceback that speaks of itself, not of a child, a partner or a worker."""
     words = (_PARTNER.search(part.message) or _WORKER.match(part.message) for part in failure.chain)
-    return bool(failure.frames) and failure.name not in _LAUNCHER and not any(words)
+    return bool(failure.frames) and failure.name not in LAUNCHERS and not any(words)
 
 
 def _rules(failure: Failure, signatures: Sequence[Signature], trainer: str) -> tuple[str, ...]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator
 
 from ..model.crashes import Failure
-from ..model.record import replace
 from .known import lines as printed
-from .lines import Stream, streams
-from .tracebacks import CHAINED, FATAL, START, traceback
+from .lines import Lines
+from .messages import CUT_OFF, NAME, message
+from .streams import bare, streams
+from .tracebacks import tracebacks
 
 # What a message of a trainer is called that stands for itself, with no exception.
 SAID = "Said"
@@ -59,76 +58,76 @@ _ENDS = (
     ("MissingLibrary", ("3221225781", "1073741515"), r"\b3221225781\b|-1073741515\b"),
     ("Interrupted", ("^C",), r"^\^C\s*$"),
 )
+# Those with which the system ends a process.
+ENDS = frozenset(name for name, _, _ in _ENDS) - {"Interrupted"}
 _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
 _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
-MOST_LINES = 2000
+# A launcher's own traceback only says that a child failed.
+LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
+# An exception without its traceback: alone in its line, or in the words of a program that tells of it.
+_NAMED = re.compile(rf"(?P<lead>.*?[\]:>|) -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
+_BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
+# The last words of pip, npm, git and of loggers.
+_LAST_WORDS = re.compile(
+    r"[^a-z]{0,60}?(?:\[?\b(?:ERROR|CRITICAL|FATAL)(?:\]|:| {2})|npm (?:ERR!|error)|(?:error|Error|fatal):)"
+    r" *(?P<message>\S.*)$"
+)
 
 
-def failures(lines: Sequence[str]) -> tuple[Failure, ...]:
+def failures(lines: Lines) -> tuple[Failure, ...]:
     """Every failure of a log, in the order in which they were printed; a chain of exceptions is one, its last."""
-    found = [failure for stream in streams(lines) for failure in _tracebacks(stream)]
-    return tuple(sorted([*found, *_endings(lines)], key=lambda failure: failure.at))
+    processes = streams(lines)
+    found = [failure for process in processes for failure in tracebacks(process)]
+    found += _endings(lines)
+    if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
+        found += [failure for process in processes for failure in _alone(process)]
+    if not found:
+        found += _last_words(lines)
+    return tuple(sorted(found, key=lambda failure: failure.at))
 
 
-def _tracebacks(stream: Stream) -> list[Failure]:
-    found: list[Failure] = []
-    read = 0
-    for at in [at for at, line in enumerate(stream) if START in line or (line[:1] in "FW" and FATAL.match(line))]:
-        if at < read:
-            continue
-        failure, read = traceback(stream, at)
-        if failure is None:
-            continue
-        between = " ".join(stream[found[-1].at : at] if found else ())
-        if " ".join(between.split()).startswith(CHAINED):
-            failure = replace(failure, cause=found.pop())
-        found.append(failure)
-    return [_placed(stream, failure) for failure in found]
+def _alone(lines: Lines) -> Iterator[Failure]:
+    """Exceptions whose traceback the log does not show."""
+    for at in lines.holding("Error", "Exception", "Interrupt", "errors."):
+        named = _NAMED.match(lines[at])
+        if named is not None and not _BENIGN.search(named["lead"]):
+            text, end = message(lines, at, named["message"] or "")
+            yield Failure(named["type"], text, (), lines.numbers[end - 1], begin=lines.numbers[at])
 
 
-def _placed(stream: Stream, failure: Failure) -> Failure:
-    cause = _placed(stream, failure.cause) if failure.cause is not None else None
-    return replace(failure, at=stream.place(failure.at - 1) + 1, cause=cause)
+def _last_words(lines: Lines) -> Iterator[Failure]:
+    """What programs say of their own end, in words that tell no exception."""
+    places = [
+        at for at in lines.holding("ERR", "FATAL", "CRITICAL", "rror:", "atal:") if _LAST_WORDS.match(lines[at])
+    ]
+    for at in places[-1:]:
+        begin = at
+        while begin - 1 in places:
+            begin -= 1
+        words = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
+        yield Failure(REPORTED, "\n".join(words), (), lines.numbers[at], begin=lines.numbers[begin])
 
 
-def _endings(lines: Sequence[str]) -> Iterator[Failure]:
+def _said(lines: Lines, at: int, name: str, words: str) -> Failure:
+    return Failure(name, words, (), lines.numbers[at], begin=lines.numbers[at])
+
+
+def _endings(lines: Lines) -> Iterator[Failure]:
     """Every line that tells of an end, as a failure without frames."""
-    log = _Log(lines)
     for name, words, pattern in _ENDS:
-        for at in log.holding(*words):
+        for at in lines.holding(*words):
             if re.search(pattern, lines[at]):
-                yield Failure(name, lines[at].strip(), (), at + 1)
-    for at in log.holding("error: "):
-        if (refused := _ARGPARSE.match(lines[at])) is not None:
-            yield Failure("ArgumentError", refused["message"], (), at + 1)
-    for at in log.holding("Error running job: "):
+                yield _said(lines, at, name, lines[at].strip())
+    for at in lines.holding("error: "):
+        if (refused := _ARGPARSE.match(bare(lines[at]))) is not None:
+            yield _said(lines, at, "ArgumentError", refused["message"])
+    for at in lines.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:
-            yield Failure(REPORTED, reported["message"], (), at + 1)
+            yield _said(lines, at, REPORTED, reported["message"])
     for known in printed():
-        places = [at for at in log.holding(known.line) if re.search(known.text, lines[at])]
+        places = [at for at in lines.holding(known.line) if re.search(known.text, lines[at])]
         if len(places) >= known.least:
-            yield Failure(SAID, lines[places[-1]].strip(), (), places[-1] + 1)
-
-
-class _Log:
-    """A log as one text, in which words are found faster than line by line."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._text = "\n".join(lines)
-        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-
-    def holding(self, *words: str) -> list[int]:
-        """The numbers of the lines with one of the words, for each word of the last MOST_LINES places."""
-        found: set[int] = set()
-        for word in words:
-            at = self._text.rfind(word)
-            for _ in range(MOST_LINES):
-                if at < 0:
-                    break
-                line = bisect_right(self._starts, at) - 1
-                found.add(line)
-                at = self._text.rfind(word, 0, self._starts[line])
-        return sorted(found)
+            yield _said(lines, places[-1], SAID, lines[places[-1]].strip())

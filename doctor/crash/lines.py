@@ -1,59 +1,147 @@
-"""A log as a person read it on the screen: no escape codes, of each progress bar the last state."""
+"""A log as a person read it on the screen: no escape codes, and of each progress bar the last state."""
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 
-# CSI and OSC sequences, and the two-character ones.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
+from .reading import GAP, START
+
 LONGEST = 4000
-# "[rank0]: ", "[default0]:", "worker-1  | ": what launchers put before each line, to say whose it is.
-_LEAD = re.compile(r"(\[(?:rank|default)\d+\]):\s?|([\w.-]{1,40} +)\| ")
-_BOX = "╭│╰┃┏┗+|"
+MOST_PLACES = 4000
+# CSI and OSC sequences, and the two-character ones; the codes of colours also where the escape itself was lost.
+_ESCAPES = re.compile(r"(?:\x1b|\u241b|\^\[)(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLOURS = re.compile(r"\[(?:0?[0-4]|[39][0-7]|4[0-7])?(?:;\d{1,3})*m")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]+")
+_ENTITY = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
+_TAG = re.compile(r"</?(?:span|div|pre|code|p|b|i|em|strong|font|a|td|tr)\b[^<>\n]{0,200}>")
+_TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("\xa0", " "))
+_CONTAINER = re.compile(r'^\{"log":"(?:[^"\\]|\\.)*".*\}$', re.M)
+# A traceback as the value of a string: its line ends are written out.
+_WRITTEN_OUT = re.compile(r".*" + re.escape(START) + r":(?:\\r)?\\n.*")
+# A traceback whose line ends were lost.
+_RUN_ON = re.compile(r'.*\(most recent call last\):\s+File ".*')
+_FRAME_IN = re.compile(r' +(File "[^"]+", line \d+(?:, in (?:<\w+>|\w+))?) *')
+_NAMED_LAST = re.compile(
+    r" (?=(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: (?!.*\w(?:Error|Exception): )|$))"
+)
+_BAR = re.compile(r"\d+%\|[^|\n]*\| *[\d.?]+\w*/[^\[\]\n]*\[[^\]\n]*\]|\d+it \[[^\]\n]*(?:it/s|s/it)[^\]\n]*\]")
+# A bar, or what a training shows of its steps.
+IS_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?\d")
 
 
-def clean(text: str) -> list[str]:
-    """The lines of a log without escape codes and control characters; each shortened to LONGEST characters."""
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
-    lines = _CONTROLS.sub("", text.replace("\r\n", "\n")).split("\n")
-    if "\r" in text:
-        lines = [line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines]
-    return [line if len(line) <= LONGEST else line[:LONGEST] for line in lines]
+class Lines(list[str]):
+    """Lines of a log, in order, and for each its number in the log, from 1."""
 
-
-def bare(line: str) -> str:
-    """A line without what the launcher put before it."""
-    return _LEAD.sub("", line, count=1) if _led(line) else line
-
-
-class Stream(list[str]):
-    """The lines of one process, and for each its number in the log, from 0."""
-
-    def __init__(self, lines: Sequence[str], places: Sequence[int] | None = None) -> None:
+    def __init__(self, lines: Iterable[str], numbers: Sequence[int] | None = None) -> None:
         super().__init__(lines)
-        self._places = places
+        self.numbers: Sequence[int] = range(1, len(self) + 1) if numbers is None else numbers
 
-    def place(self, at: int) -> int:
-        return at if self._places is None else self._places[at]
+    @classmethod
+    def of(cls, numbered: Iterable[tuple[int, str]]) -> Lines:
+        kept = list(numbered)
+        return cls((line for _, line in kept), [number for number, _ in kept])
+
+    def numbered(self) -> Iterator[tuple[int, str]]:
+        return zip(self.numbers, self, strict=True)
+
+    def between(self, first: int, last: int | None = None) -> list[str]:
+        """The lines after the number `first` and before `last`."""
+        end = len(self) if last is None else bisect_left(self.numbers, last)
+        return self[bisect_right(self.numbers, first) : end]
+
+    def holding(self, *words: str) -> list[int]:
+        """The indices of the lines with one of the words, for each word of the last MOST_PLACES."""
+        found: set[int] = set()
+        for word in words:
+            at = self._text.rfind(word)
+            for _ in range(MOST_PLACES):
+                if at < 0:
+                    break
+                line = bisect_right(self._starts, at) - 1
+                found.add(line)
+                at = self._text.rfind(word, 0, self._starts[line])
+        return sorted(found)
+
+    @cached_property
+    def _text(self) -> str:
+        return "\n".join(self)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(line) + 1 for line in self), initial=0))
 
 
-def streams(lines: Sequence[str]) -> list[Stream]:
-    """The log of each process. Where several write into one log, their tracebacks are mixed line by line."""
-    owned: dict[str, tuple[list[str], list[int]]] = {}
-    for at, line in enumerate(lines):
-        if (line[:1] == "[" or " | " in line[:44]) and _led(line) and (found := _LEAD.match(line)) is not None:
-            texts, places = owned.setdefault(found[1] or found[2], ([], []))
-            texts.append(line[found.end() :])
-            places.append(at)
-    if not owned:
-        return [Stream(lines)]
-    apart = {at for _, places in owned.values() for at in places}
-    rest = [at for at in range(len(lines)) if at not in apart]
-    return [Stream([lines[at] for at in rest], rest), *(Stream(*kept) for kept in owned.values())]
+def clean(text: str) -> Lines:
+    """The lines of a log without escape codes, control characters and what a web page adds, LONGEST long."""
+    text = _copied(text).replace("\r\r\n", "\n").replace("\r\n", "\n")
+    return Lines.of(_numbered(text))
 
 
-def _led(line: str) -> bool:
-    return line[:2] in ("[r", "[d") or (" | " in line[:44] and line[:1] not in _BOX)
+def _copied(text: str) -> str:
+    """Without the signs of the terminal, the web page or the container's log that the text went through."""
+    if "\x1b" in text or "\u241b" in text or "^[[" in text:
+        text = _ESCAPES.sub("", text)
+    if "[0m" in text:
+        text = _COLOURS.sub("", text)
+    if '{"log":"' in text:
+        text = _CONTAINER.sub(lambda line: _logged(line[0]), text)
+    if "</" in text or "<br" in text:
+        text = _TAG.sub("", text.replace("<br>", "\n").replace("<br/>", "\n").replace("<br />", "\n"))
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    for sign, plain in _TYPOGRAPHY:
+        text = text.replace(sign, plain)
+    return text
+
+
+def _logged(line: str) -> str:
+    try:
+        return str(json.loads(line)["log"]).rstrip("\n")
+    except (ValueError, KeyError):
+        return line
+
+
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    number = 0
+    for line in text.split("\n"):
+        number += 1
+        if line.startswith(GAP) and line[1:].isdecimal():
+            number = int(line[1:])
+            continue
+        for part in _parts(line):
+            yield number, _CONTROLS.sub("", part)[:LONGEST]
+
+
+def _parts(line: str) -> list[str]:
+    """What stood one after the other, or one below the other, in what is one line of the file."""
+    parts = [line]
+    if "\r" in line:
+        states = [state for state in line.split("\r") if state.strip()]
+        parts = [state for state in states[:-1] if not IS_BAR.search(state)] + states[-1:] or [""]
+    if START in line:
+        parts = [one for part in parts for one in _unfolded(part)]
+    return [one for part in parts for one in _after_bar(part)]
+
+
+def _unfolded(line: str) -> list[str]:
+    """The lines of a traceback that is written in one."""
+    if _WRITTEN_OUT.match(line):
+        text = line.replace("\\r\\n", "\\n").replace("\\n", "\n").replace('\\"', '"')
+        return text.replace("\\\\", "\\").split("\n")
+    if _RUN_ON.match(line):
+        return _NAMED_LAST.sub("\n", _FRAME_IN.sub(r"\n  \1\n    ", line)).split("\n")
+    return [line]
+
+
+def _after_bar(line: str) -> list[str]:
+    """A bar that was not ended, and what another program wrote behind it."""
+    if "it/s" not in line and "s/it" not in line:
+        return [line]
+    end = max((bar.end() for bar in _BAR.finditer(line)), default=0)
+    return [line[:end], line[end:]] if end and line[end:].strip() else [line]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, TrainingEffect, Unknown, Where
+from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, Run, TrainingEffect, Unknown, Where
 from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
 from ..rules import NotApplicable, Repair, Repairs, Rule, RuleError, Unestablished
+from .certain import certain
 
 T = TypeVar("T")
 
@@ -133,7 +134,8 @@ def _answer(rule: Rule, arguments: list[Any]) -> Answer:
     try:
         said = _yielded(rule.check, rule.plugin, rule.needs, arguments)
         applies = bool(said) or not _is_nothing(rule.needs, arguments)
-        return Answer(tuple(_signed(finding, rule) for finding in said), applies)
+        kept, doubt = certain(said, next((fact for fact in arguments if isinstance(fact, Run)), None))
+        return Answer(tuple(_signed(finding, rule) for finding in kept), applies, doubt)
     except NotApplicable:
         return Answer(applies=False)
     except Unestablished as error:

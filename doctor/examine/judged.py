@@ -8,6 +8,7 @@ from ..model import SEVERITIES, Facts, Report, Run, Unjudged, Unknown
 from ..model.findings import NOT_SELECTED
 from ..model.record import replace
 from ..rules import Rule
+from .certain import doubts_of
 
 # What the facts are about that a rule asks for; the first that fits. A rule that asks for none is about settings.
 _ABOUT: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +40,8 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
     for outcome in report.crashed:
         gaps.setdefault(areas.get(outcome.rule, "settings"), f"{outcome.rule} crashed")
     for one in facts:
+        if isinstance(one.run, Run) and (why := next(doubts_of(one.run), "")):
+            gaps.setdefault("settings", why)
         for reason in _unopened(one):
             gaps.setdefault("datasets", reason)
         for reason in _not_there(one):

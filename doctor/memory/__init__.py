@@ -23,6 +23,13 @@ from .sizes import Sizes, sizes_of
 __all__ = ["GIB", "buckets", "predict"]
 
 
+# fields without which there is no figure
+_COUNTS = (
+    *("architecture", "base_model", "batch_size", "datasets", "dtype", "gradient_checkpointing", "network_type"),
+    *("offload.share", "optimizer", "quantization", "rank", "text_encoder_quantization"),
+)
+
+
 def predict(
     run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
 ) -> Memory | Unknown:
@@ -98,6 +105,8 @@ def _elsewhere(
 
 
 def _not_covered(run: Run) -> str:
+    if why := run.unknown(*_COUNTS):
+        return why
     recipe = run.recipe
     if run.kind != "lora" or recipe.network.type not in ("lora", "dora", "locon", "lokr"):
         return "memory is predicted for the training of a LoRA or LoKr only"

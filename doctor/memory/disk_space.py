@@ -55,7 +55,7 @@ def needs(
             yield from _caches(run, folder, model)
     if run.by_runner and output is not None and not isinstance(datasets, Unknown):
         yield from _latents(run, datasets, output)
-    if output is not None and not isinstance(model, Unknown):
+    if output is not None and not isinstance(model, Unknown) and not run.unknown("steps", "save_every", "rank"):
         yield from _checkpoints(run, model, output, goes_on)
 
 

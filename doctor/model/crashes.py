@@ -31,7 +31,7 @@ class Frame:
 class Failure:
     """An exception with its traceback; `type` as the log writes it, `at` the number of its last line, from 1.
 
-    `cause` is the exception during whose handling this one came.
+    `begin` is the number of its first line; `cause` is the exception during whose handling this one came.
     """
 
     type: str
@@ -39,6 +39,7 @@ class Failure:
     frames: tuple[Frame, ...]
     at: int
     cause: Failure | None = None
+    begin: int = 0
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ class Value:
     `start` and `end` are character offsets of the value in `Config.text`, quotes included;
     `style` is the quote character, "" for a plain scalar, "|" or ">" for a block, None for a list or mapping.
     `earlier` are the values that the same key has further up in the same mapping: the parser drops them.
+    `unknown` says why what is written in a script is not what the program gets, "" where it is.
     """
 
     value: Any
@@ -38,18 +39,20 @@ class Value:
     end: int
     style: str | None = ""
     earlier: tuple[Value, ...] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
 class Problem:
     """Why a file could not be read: what the parser said, where, and how it would have ended in the trainer.
 
-    Of what is too large or `foreign`, no config of a trainer that is known, that cannot be said.
+    Of what is too large or `foreign`, no config of a trainer that is known, that cannot be said; what is `misread` is
+    taken, for something else.
     """
 
     message: str
     where: Where
-    kind: Literal["syntax", "encoding", "environment", "shape", "size", "foreign"] = "syntax"
+    kind: Literal["syntax", "encoding", "environment", "shape", "size", "foreign", "misread"] = "syntax"
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Run:
     `homes` says for settings that lie in another file, by their first part ("datasets"), its path and the pointer
     they are below; `spelled` how a key that is not written yet would be spelled. `read` are the settings keys that
     were asked for. `refused` are settings, each with a sentence, that zdoctor's own runner would not obey, and
-    `differences` sentences of what it does in another way than the trainer.
+    `differences` sentences of what it does in another way than the trainer. `unread` says what may hold any other
+    setting and could not be read, "" where all was.
     """
 
     trainer: str
@@ -109,6 +113,7 @@ class Run:
     refused: tuple[tuple[str, str], ...] = ()
     differences: tuple[str, ...] = ()
     read: frozenset[str] = frozenset()
+    unread: str = ""
 
     @property
     def by_runner(self) -> bool:
@@ -123,6 +128,12 @@ class Run:
         """What is written for a settings key; `default` where nothing or null is."""
         found = self.settings.get(key)
         return default if found is None or found.value is None else found.value
+
+    def unknown(self, *names: str) -> str:
+        """Why one of these fields or keys is not known, "" where all are."""
+        written = (self.written(name) for name in names)
+        why = next((value.unknown for value in written if value is not None and value.unknown), "")
+        return why or (self.unread if any(self.written(name) is None for name in names) else "")
 
     def where(self, name: str) -> Where:
         """The place of a field or key; of its nearest written parent when the key itself is not in the file."""

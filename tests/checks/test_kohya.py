@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -242,6 +244,20 @@ def test_caches_that_the_same_script_makes(tmp_path: Path, monkeypatch: pytest.M
     assert not findings(checked(tmp_path / "train.sh", text, monkeypatch))
 
 
+@pytest.mark.parametrize(
+    ("folder", "found"), [("cache [v2]", False), ("a[1]/b", False), ("cache (v2)", True), ("a[b", True), ("[x", True)]
+)
+def test_a_cache_folder_is_searched_as_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    for name in ("0_0064x0064_zi", "0_zi_te"):
+        (tmp_path / folder / f"{name}.safetensors").touch()
+    report = zimage(tmp_path, monkeypatch, DATA.replace('"cache"', f'"{folder}"'))
+    assert bool(glob.glob(os.path.join(folder, "*_zi.safetensors"))) == found
+    assert findings(report) == ([] if found else [("KOH018", "/datasets/0/cache_directory")])
+
+
 def test_turbo_wants_its_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turbo = str(made.write(tmp_path / "z_image_turbo_bf16.safetensors", made.zimage()))
     assert findings(zimage(tmp_path, monkeypatch, dit=turbo)) == [("KOH009", "/dit")]
@@ -409,3 +425,27 @@ def test_a_repair_is_offered_and_works(
     (fix,) = report.findings[0].fixes
     cured = apply_edits(text, list(fix.steps))  # type: ignore[arg-type]
     assert f"--{option} {value}" in cured and not findings(checked(path, cured, monkeypatch))
+
+
+@pytest.mark.parametrize(
+    ("option", "word", "kind"),
+    [
+        ("max_train_steps", "many", int),
+        ("max_train_steps", "1e3", int),
+        ("network_dim", "16.0", int),
+        ("learning_rate", "1e-4x", float),
+    ],
+)
+def test_a_word_in_the_place_of_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, word: str, kind: type
+) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument(f"--{option}", type=kind)
+    with pytest.raises(argparse.ArgumentError, match=f"invalid {kind.__name__} value"):
+        parser.parse_args([f"--{option}", word])
+    assert findings(flux(tmp_path, monkeypatch, **{option: word})) == [("KOH015", f"/{option}")]
+
+
+@pytest.mark.parametrize("warmup", ["10", "0.1", "5%"])
+def test_numbers_that_the_parser_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warmup: str) -> None:
+    assert not findings(flux(tmp_path, monkeypatch, lr_warmup_steps=warmup, learning_rate="1_0e-5"))

@@ -1,4 +1,4 @@
-"""Patients of kohya's trainers, a FLUX.1-dev LoRA by sd-scripts and a Z-Image LoRA by musubi-tuner, and their faults."""
+"""Patients of kohya's trainers: a FLUX.1-dev LoRA by sd-scripts, a Z-Image LoRA by musubi-tuner; their faults."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zdoctor.tests import part_files as made
+from zdoctor.tests.machines import PACKAGES
 from zdoctor.tests.pairs.common import behind, cut, edit
 from zdoctor.tests.pairs.patient import Fault, Patient, dataset
 
@@ -95,6 +96,7 @@ image_directory = "data/faces"
 cache_directory = "cache"
 num_repeats = 1
 """
+OWN_PACKAGES = {"library": "0.0.0", "voluptuous": "0.15.2", "musubi_tuner": "0.2.0"}
 FLUX_FILES = {"pretrained_model_name_or_path": "flux1-dev", "clip_l": "clip_l", "t5xxl": "t5xxl", "ae": "ae"}
 ZIMAGE_FILES = {"dit": "z_image", "text_encoder": "qwen", "vae": "ae"}
 
@@ -124,7 +126,7 @@ def _patient(root: Path, script: str, data: str) -> Patient:
     (root / "job" / "train.sh").write_text(script, encoding="utf-8")
     (root / "job" / "data.toml").write_text(data, encoding="utf-8")
     (root / "job" / "prompts.txt").write_text("testarossa in the rain\n", encoding="utf-8")
-    return Patient(root, "train.sh")
+    return Patient(root, "train.sh", packages={**PACKAGES, **OWN_PACKAGES})
 
 
 def _without(option: str) -> Callable[[Patient], None]:

@@ -4,6 +4,10 @@ from ...model.trainer import Trainer, any_of
 
 _SECTIONS = ("general", "datasets/*", "datasets/*/subsets/*")
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+_MODELS = (
+    *("flux_2", "flux_kontext", "fpack", "hidream_o1", "hv", "hv_1_5", "ideogram4", "kandinsky5", "krea2"),
+    *("qwen_image", "wan", "zimage"),
+)
 MUSUBI_TUNER = Trainer(
     name="musubi-tuner",
     called=("musubi",),
@@ -11,8 +15,8 @@ MUSUBI_TUNER = Trainer(
     marks=any_of(
         *("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
         *("network_module+num_timestep_buckets", "network_module+flash_attn"),
-        *("zimage_train_network", "zimage_train", "flux_kontext_train_network", "flux_2_train_network"),
-        *("hv_train_network", "wan_train_network", "fpack_train_network", "qwen_image_train_network"),
+        *(f"{model}_{script}" for model in _MODELS for script in ("train", "train_network")),
+        *(f"{model}_{script}" for model in _MODELS for script in ("cache_latents", "cache_text_encoder_outputs")),
     ),
     marker="src/musubi_tuner/dataset/config_utils.py",
     miner=f"{__name__}.schema:mine_musubi",

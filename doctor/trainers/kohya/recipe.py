@@ -49,6 +49,9 @@ def reasons(run: Run, w: Written) -> Iterator[Reason]:
 
 
 def _script(run: Run) -> Iterator[Reason]:
+    yield from ((name, f"{name}: {value.unknown}") for name, value in run.settings.items() if value.unknown)
+    if run.unread:
+        yield "", f"The command line is not known: {run.unread}"
     if run.process_type == "datasets":
         yield "datasets", "This file holds datasets only; name the config or script that starts the training"
     elif run.recipe.architecture == "chroma":

@@ -98,6 +98,7 @@ def run_of(config: Config, start: Start, index: int, beside: Beside, own: Own) -
         keys=keys,
         homes={} if described is None else {name: (described.path, f"/{name}") for name in ("general", "datasets")},
         read=frozenset(w.read),
+        unread=start.unread,
     )
     return made, described
 
@@ -124,7 +125,7 @@ def _with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Conf
         if cards not in ("", "all") or start.visible is not None:
             settings[CHOSEN] = Value(start.visible if cards in ("", "all") else cards, place, 0, 0)
     named = settings.get("dataset_config")
-    if named is None or not isinstance(named.value, str) or not named.value:
+    if named is None or not isinstance(named.value, str) or not named.value or named.unknown:
         return settings, None
     tree = tree_beside(named.value, named, beside)
     if isinstance(tree, Problem):  # one that is not there is told by a rule

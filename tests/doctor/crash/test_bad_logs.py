@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands import explain as explain_command
-from zdoctor.doctor.crash import explain
+from zdoctor.doctor.crash import explain, reading
 
 from .cases import CASES
 from .shapes import META, ai_toolkit, sd_scripts, traceback
@@ -55,11 +54,12 @@ def test_whatever_surrounds_it_the_failure_is_found(
 def test_of_a_large_log_the_end_is_read(
     encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain_command, "MOST_BYTES", 1 << 16)
+    for name, size in (("HEAD", 1 << 10), ("TAIL", 1 << 14)):
+        monkeypatch.setattr(reading, name, size)
     log = tmp_path / "train.log"
     log.write_text("".join(f"step {n} loss 0.{n}\n" for n in range(20_000)) + LOG, encoding=encoding, newline="")
     out = explained(log, capsys)
-    assert "MDL001" in out and "of the end of the log" in out
+    assert "MDL001" in out and f"line {20_000 + LOG.count(chr(10))} of the log" in out
     given = type("Given", (), {"buffer": io.BytesIO(log.read_bytes())})()
     monkeypatch.setattr(sys, "stdin", given)
     assert main(["explain", "-"]) == 0

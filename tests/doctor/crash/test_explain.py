@@ -167,7 +167,7 @@ def test_escape_codes_bars_ranks_and_windows_line_ends() -> None:
     bar = "".join(f"\r\x1b[32m{n}%\x1b[0m|####| {n}/100 [00:01<00:09, 9it/s]" for n in range(100))
     seen = told(f"\x1b]0;title\x07{bar}\n{text}{bar}\n")
     assert seen.rules == ("MDL001",) and seen.site == "the transformer"
-    assert clean(f"a\x1b[31mb{bar}") == ["99%|####| 99/100 [00:01<00:09, 9it/s]"]
+    assert clean(f"a\x1b[31mb{bar}") == ["ab", "99%|####| 99/100 [00:01<00:09, 9it/s]"]
 
 
 def test_a_chain_is_one_failure_and_its_cause_counts() -> None:

@@ -277,11 +277,107 @@ def test_older_settings_of_the_gui() -> None:
     assert "max_token_length" not in run.settings and run.settings["xformers"].value is True
 
 
+DOUBTS = [
+    ("a variable", FLUX + "--ae $AE/ae.safetensors --seed 1", {"ae"}, False),
+    ("a variable that may be options", FLUX + "--fp8_base $EXTRA_ARGS", {"fp8_base"}, True),
+    ("a list that nobody sets", FLUX + '--seed 1 "${ARGS[@]}"', set(), True),
+    ("what the script is started with", FLUX + '--seed 1 "$@"', set(), True),
+    ("a list with more on a condition", "A=(--seed 1)\n[[ $X ]] && A+=(--ae b)\n" + FLUX + '"${A[@]}"', set(), True),
+    ("a list that is known", "A=(--seed 1)\n" + FLUX + '"${A[@]}"', set(), False),
+    ("a config file that nobody names", FLUX + '--config_file "$CONFIG"', {"config_file"}, True),
+    (
+        "a config file that the script writes",
+        "cat > new.toml <<E\nseed = 1\nE\n" + FLUX + "--config_file new.toml",
+        {"config_file"},
+        True,
+    ),
+    (
+        "datasets that the script writes",
+        "cat > d.toml <<E\nE\n" + FLUX + "--dataset_config d.toml",
+        {"dataset_config"},
+        False,
+    ),
+    (
+        "datasets that another program writes",
+        "python make.py --to d.toml\n" + FLUX + "--dataset_config d.toml",
+        {"dataset_config"},
+        False,
+    ),
+    (
+        "a model that is fetched",
+        "hf download a/b --local-dir /m/x\n" + FLUX + "--ae /m/x/ae.safetensors",
+        {"ae"},
+        False,
+    ),
+    ("a folder that is made", "mkdir -p /m/x\n" + FLUX + "--ae /m/x/ae.safetensors", set(), False),
+    (
+        "another folder",
+        "cd /opt/sd-scripts\n" + FLUX + "--ae m/ae.safetensors --clip_l /m/c.safetensors",
+        {"ae"},
+        False,
+    ),
+    ("a number by the shell", FLUX + "--max_train_steps $((10 * 3))", {"max_train_steps"}, False),
+]
+
+
+@pytest.mark.parametrize(("text", "names", "more"), [case[1:] for case in DOUBTS], ids=[case[0] for case in DOUBTS])
+def test_what_only_the_shell_can_tell(text: str, names: set[str], more: bool) -> None:
+    run = only(read("/w/t.sh", text))
+    assert {name for name, value in run.settings.items() if value.unknown} == names
+    assert bool(run.unread) is more
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo starting flux_train_network.py --fp8_base",
+        "[ -f flux_train_network.py ] || exit 1",
+        "pkill -f flux_train_network.py",
+        "cp flux_train_network.py /w/",
+        "if [[ ! -f sd-scripts/flux_train_network.py ]]; then exit 1; fi",
+    ],
+)
+def test_what_only_speaks_of_a_script_starts_none(line: str) -> None:
+    assert len(read("/w/t.sh", f"{line}\n{FLUX} --fp8_base\n").runs) == 1
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "CUDA_VISIBLE_DEVICES=0 python",
+        "exec python",
+        "nohup python",
+        "torchrun --nproc_per_node 1",
+        "uv run",
+        "uv run --extra cu124 accelerate launch --mixed_precision bf16",
+        "conda run -n x python",
+        "poetry run python",
+        "cd /w && source venv/bin/activate && python",
+        "if python",
+        "docker run --rm image python",
+    ],
+)
+def test_how_a_script_is_started(front: str) -> None:
+    behind = "; then :; fi" if front == "if python" else " &"
+    run = only(read("/w/t.sh", f"{front} flux_train_network.py --seed 1 --network_dim 2{behind}\n"))
+    assert fields(run, "seed", "rank", "process_type") == [1, 2, "flux_train_network"]
+    assert only(read("/w/t.sh", f"{front} -m musubi_tuner.zimage_train_network --seed 1\n")).trainer == "musubi-tuner"
+
+
+def test_scripts_that_only_fill_caches_are_judged_by_their_datasets() -> None:
+    text = "python zimage_cache_latents.py --dataset_config m.toml --vae /m/ae.safetensors\n"
+    run = only(read("/w/t.sh", text))
+    assert fields(run, "trainer", "process_type") == ["musubi-tuner", "datasets"]
+    assert run.recipe.datasets[0].folder == "/data/cat"
+    assert only(read("/w/t.txt", text.replace("zimage_cache", "wan_cache"))).trainer == "musubi-tuner"
+    both = read("/w/t.sh", ZIMAGE)
+    assert [run.process_type for run in both.runs] == ["zimage_train_network"]
+
+
 BAD = [
     ("a lost line", "/w/t.sh", FLUX + "--ae /a \\ \n --fp8_base\n", "does not go on", 1),
     ("an open quote", "/w/t.sh", FLUX + "--ae 'a\n", "not closed", 1),
     ("no such config file", "/w/t.sh", FLUX + "--config_file nowhere", "nowhere.toml does not exist", 1),
-    ("a variable that nobody sets", "/w/t.sh", FLUX + "--config_file $C/a", "nothing here sets", 1),
     ("broken toml", "/w/cfg.toml", CONFIG + "x = [1,\n", "", 13),
     ("a key twice", "/w/cfg.toml", "mixed_precision = 'no'\nmixed_precision = 'no'\nae = 'x'\n", "already exists", 2),
     ("a mark", "/w/cfg.toml", b"\xef\xbb\xbf" + CONFIG.encode(), "byte-order mark", 1),
@@ -325,7 +421,7 @@ START = "flux_train_network.py --config_file cfg.toml"
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=1\naccelerate launch {START}", ["1"]),
         ("run.sh", f"GPU=1\nexport CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["1"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=$GPU\naccelerate launch {START}", ["$GPU"]),
-        ("run.sh", f"export CUDA_VISIBLE_DEVICES=`cat card`\npython {START}", ["`cat"]),
+        ("run.sh", f"export CUDA_VISIBLE_DEVICES=`cat card`\npython {START}", ["`cat card`"]),
         ("run.bat", f"set CUDA_VISIBLE_DEVICES=!card!\r\npython {START}", ["!card!"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=0\naccelerate launch --gpu_ids 1 {START}", ["1"]),
         ("run.sh", f"export CUDA_VISIBLE_DEVICES=\npython {START}", [""]),

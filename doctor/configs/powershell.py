@@ -1,0 +1,291 @@
+"""The commands of a PowerShell script, with the variables that it certainly sets filled in. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ..model.cards import ALL, VISIBLE
+from ..model.record import replace
+from .command_line import Command, Word
+from .node import Unreadable
+from .script_variables import MOVED, Held, Variables, command_of, joined
+from .words import words
+
+_BLANK = re.compile(r"[ \t]|`(?:\r\n|\r|\n)|<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*")
+_BETWEEN = re.compile(r"[ \t\r\n,;]|`[\r\n]|<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*")
+_STOP = re.compile(r"\r\n|[\r\n]|&&|\|\||[|;]|&(?=[ \t]*(?:[\r\n]|$))")
+_REDIRECTED = re.compile(r"[\d*]?>(?:&\d|>?[ \t]*)")
+_SET = re.compile(r"\$(?:env:)?(\w+)[ \t]*\+?=(?!=)", re.I)
+_ASSIGNED = re.compile(r"(?:\[[\w.\[\]]+\][ \t]*)*\$(?:(?:env|global|script):)?(\w+)[ \t]*(\+?)=(?!=)[ \t]*", re.I)
+_ADDED = re.compile(r"(?:\[void\][ \t]*)?\$(\w+)\.Add\(", re.I)
+_EMPTY = re.compile(r"\[[\w.]+\]::new\(\)|New-Object[ \t][^\r\n;|]+", re.I)
+_LIST = re.compile(r"@\(")
+_VARIABLE = re.compile(r"\$(?:\{(?:env:|global:|script:)?(\w+)\}|(?:env:|global:|script:)?(\w+))", re.I)
+_MEMBER = re.compile(r"[.\[](?=[\w$'\"])")
+_SPLAT = re.compile(r"@(\w+)")
+_SINGLE = re.compile(r"'((?:''|[^'])*)'")
+_HERE = re.compile(r"@(['\"])[ \t]*\r?\n[\s\S]*?\r?\n\1@")
+_KEYWORD = re.compile(
+    r"(if|elseif|else|while|for|foreach|do|until|switch|function|try|catch|finally|param)(?=[\s({]|$)", re.I
+)
+_AGAIN = words("while for foreach do function")
+_COMPUTED = re.compile(r"\([\s\S]*|-[a-z]+|[A-Za-z]+-[A-Za-z]+|if|switch|foreach|[-+*/%]")
+_LITERAL = re.compile(r"[^ \t\r\n;|&(){}'\"`$@,<>]+|[@<>]")
+_MOVES = words("cd chdir sl set-location push-location pop-location pushd popd")
+
+
+def powershell_commands(text: str, environment: Mapping[str, str]) -> Iterator[tuple[Command | None, str]]:
+    """Every command, with what ended it; None for one that only sets variables. Raises Unreadable."""
+    try:
+        yield from _Reader(text, environment).commands()
+    except RecursionError:
+        raise Unreadable("the script is nested too deeply", 0) from None
+
+
+class _Reader:
+    """One pass over a text."""
+
+    def __init__(self, text: str, environment: Mapping[str, str]) -> None:
+        self.text = text
+        self.index = 1 if text.startswith("\ufeff") else 0
+        self.variables = Variables(_SET.findall(text), environment)
+        self.again = False
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What matches here, which is passed over."""
+        found = pattern.match(self.text, self.index)
+        self.index = found.end() if found is not None else self.index
+        return found
+
+    def commands(self) -> Iterator[tuple[Command | None, str]]:
+        while self.index < len(self.text):
+            found, stop = self.command()
+            if not found:
+                if stop.strip():
+                    yield None, stop
+                continue
+            yield command_of(found, "powershell", self.variables), stop
+            if found[0].text.lower() in _MOVES:
+                self.variables.set(MOVED, None)
+
+    def command(self) -> tuple[list[Word], str]:
+        """The words up to the end of a command, and what ended it."""
+        found: list[Word] = []
+        while self.index < len(self.text):
+            sign = self.text[self.index]
+            if self.take(_BLANK):
+                continue
+            if stop := self.take(_STOP):
+                return found, "\n" if stop[0] == "\r" else stop[0]
+            if not found and (sign in "{}" or self.take(_KEYWORD)):
+                self.block(sign)
+            elif not found and sign in "&.(":
+                self.index = self.brackets_end(self.index) if sign == "(" else self.index + 1
+            elif not found and (assigned := self.take(_ASSIGNED)):
+                self.assigned(assigned[1], adds=bool(assigned[2]))
+                return [], ";"
+            elif not found and (added := self.take(_ADDED)):
+                self.variables.set(added[1], self.variables.add(added[1], self.members()))
+            elif self.take(_REDIRECTED):
+                if self.text[self.index : self.index + 1] not in ("", "\r", "\n"):
+                    self.word()
+            elif self.take(_LIST):
+                found += self.members()
+            elif sign == "}":
+                return found, ";"
+            else:
+                at = self.index
+                found += self.word()
+                self.index = max(self.index, at + 1)
+        return found, ""
+
+    def block(self, sign: str) -> None:
+        """A keyword, or the beginning or end of a block."""
+        if sign == "{":
+            self.index += 1
+            self.variables.open("}", again=self.again)
+            self.again = False
+        elif sign == "}":
+            self.index += 1
+            self.variables.close("}")
+        else:
+            begin = re.search(r"\w+$", self.text[max(0, self.index - 10) : self.index])
+            name = begin[0].lower() if begin else ""
+            self.again = name in _AGAIN
+            if name == "function":
+                self.take(re.compile(r"[ \t]*[\w:-]+"))
+
+    def assigned(self, name: str, *, adds: bool) -> None:
+        """A variable or a list that is set, or added to: what it is set to begins here."""
+        name = VISIBLE if name.upper() == VISIBLE else name
+        new: Held
+        if self.take(_EMPTY):
+            new = ()
+        elif self.take(_LIST):
+            new = self.members()
+        else:
+            found, several = self.values()
+            grows = adds and isinstance(self.variables.held.get(name), tuple)
+            new = tuple(found) if several or grows else joined(found, name) if len(found) == 1 else None
+            if any(_COMPUTED.fullmatch(word.text) and not word.style for word in found):
+                new = None
+        if adds:
+            new = self.variables.add(name, new)
+        # PowerShell takes a variable of the environment away that is set to nothing
+        self.variables.set(name, ALL if name == VISIBLE and new == "" else new)
+
+    def values(self) -> tuple[list[Word], bool]:
+        """The words up to the end of a line, and whether commas divide them."""
+        found: list[Word] = []
+        several = False
+        while self.index < len(self.text) and not self.take(_STOP):
+            sign = self.text[self.index]
+            if self.take(_BLANK):
+                continue
+            if sign == "," or sign == "&":
+                several = several or sign == ","
+                self.index += 1
+            elif sign == "}":
+                break
+            elif sign in "({":
+                at, self.index = self.index, self.brackets_end(self.index)
+                found.append(Word(self.text[at : self.index], at, self.index, plain=False, known=False))
+            else:
+                at = self.index
+                found += self.word(ends=",")
+                self.index = max(self.index, at + 1)
+        return found, several
+
+    def members(self) -> tuple[Word, ...]:
+        """The words up to a closing bracket, over several lines."""
+        made: list[Word] = []
+        while self.index < len(self.text):
+            if self.text[self.index] == ")":
+                self.index += 1
+                break
+            if not self.take(_BETWEEN):
+                at = self.index
+                made += self.word(ends=",")
+                self.index = max(self.index, at + 1)
+        return tuple(made)
+
+    def word(self, ends: str = "") -> list[Word]:
+        """The word that begins here; several, or none, where a variable stands for them."""
+        text, start = self.text, self.index
+        pieces: list[str] = []
+        known, expanded, quotes = True, False, 0
+        while self.index < len(text):
+            at, sign = self.index, text[self.index]
+            if sign in " \t\r\n;|)}" or (sign == "&" and at > start) or sign in ends:
+                break
+            if here := self.take(_HERE):
+                pieces.append(here[0])
+                known, quotes = False, quotes + 1
+            elif sign in "'\"":
+                quotes += 1
+                piece, certain = self.quoted()
+                pieces.append(piece)
+                known, expanded = known and certain, expanded or "$" in text[at : self.index]
+            elif sign == "`":
+                if text[at + 1 : at + 2] in ("\r", "\n"):
+                    break
+                pieces.append(text[at + 1 : at + 2])
+                self.index += 2
+            elif sign == "$":
+                piece, certain = self.expanded()
+                pieces.append(piece)
+                known, expanded = known and certain, True
+            elif sign in "({":
+                self.index = self.brackets_end(at)
+                pieces.append(text[at : self.index])
+                known, expanded = False, True
+            else:
+                literal = self.take(_LITERAL)
+                pieces.append(literal[0] if literal else sign)
+                self.index += literal is None
+        self.index = min(self.index, len(text))
+        written = text[start : self.index]
+        if not written:
+            return []
+        whole = quotes == 1 and written[0] in "'\"" and written[-1] == written[0]
+        plain = not expanded and (quotes == 0 or whole or "=" in written)
+        made = Word(
+            "".join(pieces), start, self.index, written[0] if whole else "", plain, known, not known and not quotes
+        )
+        return self.several(made, written)
+
+    def several(self, made: Word, written: str) -> list[Word]:
+        """The words that one stands for as it is written."""
+        found = _SPLAT.fullmatch(written) or _VARIABLE.fullmatch(written)
+        if found is None:
+            return [made]
+        name = next(filter(None, found.groups()))
+        listed = self.variables.held.get(name)
+        if isinstance(listed, tuple):
+            return [replace(word, start=made.start, end=made.end, plain=False) for word in listed]
+        return [replace(made, known=False, many=True)] if written.startswith("@") else [made]
+
+    def expanded(self, *, quoted: bool = False) -> tuple[str, bool]:
+        """What the $ here begins stands for, and whether that is known; a property or an element is not."""
+        text, start = self.text, self.index
+        if text.startswith("$(", start):
+            self.index = self.brackets_end(start + 1)
+            return text[start : self.index], False
+        found = self.take(_VARIABLE)
+        if found is None:
+            self.index += 1
+            return "$", True
+        if not quoted and _MEMBER.match(text, self.index):
+            while self.index < len(text) and text[self.index] not in " \t\r\n;|,)}":
+                self.index = self.brackets_end(self.index) if text[self.index] in "([" else self.index + 1
+            return text[start : self.index], False
+        held = self.variables.lookup(next(filter(None, found.groups())))
+        return (found[0], False) if held is None else (held, True)
+
+    def quoted(self) -> tuple[str, bool]:
+        """The text inside the quotes here, and whether it is known."""
+        text, start = self.text, self.index
+        if text[start] == "'":
+            single = self.take(_SINGLE)
+            if single is None:
+                raise Unreadable("the quote ' opened here is not closed", start)
+            return single[1].replace("''", "'"), True
+        pieces: list[str] = []
+        known = True
+        self.index += 1
+        while self.index < len(text):
+            sign = text[self.index]
+            if sign == "`" or text.startswith('""', self.index):
+                pieces.append(text[self.index + 1 : self.index + 2])
+                self.index += 2
+            elif sign == '"':
+                self.index += 1
+                return "".join(pieces), known
+            elif sign == "$":
+                piece, certain = self.expanded(quoted=True)
+                pieces.append(piece)
+                known = known and certain
+            else:
+                pieces.append(sign)
+                self.index += 1
+        raise Unreadable('the quote " opened here is not closed', start)
+
+    def brackets_end(self, start: int) -> int:
+        """Behind the brackets that `start` is at, with quotes and brackets in them."""
+        kept, depth = self.index, 0
+        self.index = start
+        while self.index < len(self.text):
+            sign = self.text[self.index]
+            if sign in "'\"":
+                self.quoted()
+                continue
+            if found := re.compile(r"<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*").match(self.text, self.index):
+                self.index = found.end()
+                continue
+            depth += (sign in "([{") - (sign in ")]}")
+            self.index += 2 if sign == "`" else 1
+            if depth == 0:
+                break
+        end, self.index = min(self.index, len(self.text)), kept
+        return end

@@ -1,0 +1,59 @@
+"""The line that names an exception, and the lines over which its message goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .lines import IS_BAR
+from .reading import START
+from .streams import FRAME
+
+CHAINED = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+# A traceback of which the log does not show the end.
+CUT_OFF = "CutOff"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct")
+MOST_LINES = 40
+ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[a-z_]\w*\.)+\w+(?=:))(?:: ?(?P<message>.*)|)$")
+# What can be nothing but the name of an exception, wherever it stands.
+NAME = (
+    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)"
+    r"|(?:[a-z_]\w*\.)+(?:errors?|exceptions?|exc)\.[A-Z]\w+"
+)
+CERTAIN = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*)|)$")
+# A line that some logger or launcher wrote, which is not the exception's any more.
+_LOGGED = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|[WEI]\d{4} \d\d:|wandb: |\[(?:RANK|rank|default|INFO|WARN|ERROR)|"
+    r"(?:INFO|WARNING|ERROR|DEBUG)\b[ :]|={20}|-{20}|\+[-+]{8}|Segmentation fault|Aborted"
+    r"|(?:\S+: line \d+: +\d+ )?Killed"
+)
+_PROMPT = re.compile(r"(?:\([\w.-]+\) ?)?(?:(?:PS )?[A-Za-z]:\\[^>]*>|[\w.-]+@[\w.-]+[: ][^$#]*[$#])|```|[$%] ")
+
+
+def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
+    """The text of an exception, which may go on for lines, and the number of its last line.
+
+    What follows an empty line belongs to it where the log, or what is said of the exception, ends after it.
+    """
+    kept, end = [first], at + 1
+    whole = 0
+    for place in range(at + 1, min(at + MOST_LINES, len(lines))):
+        text = lines[place].strip()
+        if text.startswith(_CHAINED) or START in text or _PROMPT.match(text):
+            return "\n".join(kept), end
+        if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text):
+            break
+        if not text:
+            whole = whole or len(kept)
+            continue
+        kept.append(text)
+        end = place + 1
+    else:
+        return "\n".join(kept), end
+    if whole:
+        kept = kept[:whole]
+        end = at + whole
+    return "\n".join(kept), end

@@ -1,0 +1,134 @@
+"""The bytes of a log to its text, whatever its encoding; of a long log those pieces that can tell of its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+START = "Traceback (most recent call last)"
+# Stands in the text alone in a line, before the number of the lines that come before the next one.
+GAP = "\x1c"
+HEAD = 1 << 18
+TAIL = 1 << 22
+BEFORE, AROUND = 1 << 11, 1 << 16
+MOST_AROUND = 16
+_WORDS = (START.encode(), START.encode("utf-16-le"), START.encode("utf-16-be"))
+_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
+_SAMPLE = 1 << 16
+# A code page, and the first bytes of those characters that most texts in it consist of.
+_PAGES = (("gb18030", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("cp932", 0x88, 0x97))
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+_KANA = range(0x3041, 0x30FF)
+
+
+class Piece(NamedTuple):
+    """Some bytes of a log, and how many lines come before them."""
+
+    before: int
+    data: bytes
+
+
+def excerpt(blocks: Iterable[bytes]) -> list[Piece]:
+    """The head and the tail of a log, and between them what surrounds its last tracebacks; a short log is kept whole.
+
+    Each block but the last holds a multiple of four bytes, so that no character of UTF-16 is cut.
+    """
+    head: list[Piece] = []
+    between: list[Piece] = []
+    tail, before = bytearray(), 0
+    for block in blocks:
+        tail += block
+        if len(tail) <= 2 * TAIL:
+            continue
+        head = head or [Piece(0, bytes(tail[:HEAD]))]
+        at, end = 0, (len(tail) - TAIL) // 4 * 4
+        for begin in _tracebacks(tail, end):
+            if begin + AROUND > end:
+                end = max(at, begin)
+            elif begin >= at:
+                before += tail.count(b"\n", at, begin)
+                between.append(Piece(before, bytes(tail[begin : begin + AROUND])))
+                before += tail.count(b"\n", begin, begin + AROUND)
+                at = begin + AROUND
+        before += tail.count(b"\n", at, end)
+        del tail[:end], between[:-MOST_AROUND]
+    return [*head, *between, Piece(before, bytes(tail))]
+
+
+def _tracebacks(data: bytearray, end: int) -> list[int]:
+    """A place before each of the last tracebacks."""
+    found: list[int] = []
+    for word in _WORDS:
+        at = end
+        while len(found) < MOST_AROUND and (at := data.rfind(word, 0, at)) >= 0:
+            found.append(max(0, at - BEFORE) // 4 * 4)
+    return sorted(found)
+
+
+def decode(log: bytes | Sequence[Piece]) -> str:
+    """PowerShell writes UTF-16, most others UTF-8, and Windows' own programs the code page of the machine."""
+    pieces = [Piece(0, log)] if isinstance(log, bytes) else log
+    encoding = _encoding(pieces[0].data)
+    return "".join(f"\n{GAP}{piece.before}\n" * (piece.before > 0) + _text(piece.data, encoding) for piece in pieces)
+
+
+def _encoding(start: bytes) -> str:
+    """By the mark at the beginning or, in UTF-16 without one, by the zeros beside each letter."""
+    for mark, encoding in _MARKS:
+        if start.startswith(mark):
+            return encoding
+    sample = start[:4096]
+    for encoding, letters, zeros in (("utf-16-le", 0, 1), ("utf-16-be", 1, 0)):
+        if sample[zeros::2].count(0) > max(len(sample) // 8, 6 * sample[letters::2].count(0)):
+            return encoding
+    return "utf-8"
+
+
+def _text(data: bytes, encoding: str) -> str:
+    if encoding != "utf-8":
+        return data.decode(encoding, "replace").removeprefix("\ufeff")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "\n".join(_lines(data.removeprefix(b"\xef\xbb\xbf")))
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    """A log can hold lines of several programs, each in an encoding of its own."""
+    page = ""
+    for line in data.split(b"\n"):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            page = page or _code_page(data)
+            yield line.decode(page, "replace")
+
+
+def _code_page(data: bytes) -> str:
+    """The code page in which the lines that are no UTF-8 are made of the usual characters."""
+    sample = b""
+    for line in data.split(b"\n"):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            sample += line + b"\n"
+        if len(sample) > _SAMPLE:
+            break
+    shares = [(_usual(sample, *page), page[0]) for page in _PAGES]
+    share, name = max(shares)
+    return name if share > 0.6 else "cp1252"
+
+
+def _usual(sample: bytes, page: str, first: int, last: int) -> float:
+    """The share of usual characters among all that are not ASCII; 0 where the bytes are no text in this code page."""
+    try:
+        foreign = _FOREIGN.findall(sample.decode(page))
+    except UnicodeDecodeError:
+        return 0.0
+    usual = sum(ord(sign) in _KANA or _in_level(sign.encode(page), first, last) for sign in foreign)
+    return usual / max(1, len(foreign))
+
+
+def _in_level(sign: bytes, first: int, last: int) -> bool:
+    return len(sign) == 2 and first <= sign[0] <= last

@@ -1,0 +1,152 @@
+"""The lines of a log as each process wrote them: whole, without what launchers and loggers put before, and once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from .lines import Lines
+from .reading import START
+
+FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<where>.+))?\s*$')
+_FRAME_BEGUN = re.compile(r'\bFile "')
+_LED_FRAME = re.compile(r'(?P<lead>.*?)(?:  )?File "[^"]+", line \d+')
+# "[rank0]: ", "[default0]:", "worker-1  | ", "(worker pid=12) ": whose line it is.
+_OWNER = re.compile(r"(\[(?:rank|default)\d+\]):\s?|([\w.-]{1,40} +)\| |(\([\w.-]* ?pid=\d+[^)\n]{0,60}\)) ?")
+_BOX = "╭│╰┃┏┗+|"
+_BAR_ALONE = re.compile(r"[^|]{0,80}\d+%\|[^|]*\|[^|\[]*\[[^\]]*\]?\s*$")
+_NARROWEST, _WIDEST = 48, 400
+_BEGINS = re.compile(r'\s*File "|\[|\d{4}-\d\d|' + re.escape(START) + r"|(?:[A-Za-z_]\w*\.)*[A-Z]\w*: ")
+_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
+_DIGITS = re.compile(r"\d+")
+_LONGEST_LEAD = 120
+# "ValueErrorValueError: : ", "torchtorch..OutOfMemoryErrorOutOfMemoryError: : ", "ValueError: ValueError: ".
+_NAMED_TWICE = re.compile(r"(?:(?P<pieces>[\w.]+): : |(?P<once>(?:\w+\.)*[A-Z]\w+): (?P=once): )")
+_DOUBLED = re.compile(r"(?P<name>[A-Z]\w+)(?P=name): : |\b(?P<once>[A-Z]\w+: )(?P=once)")
+MOST_MESSAGE = 40
+
+
+def streams(lines: Lines) -> list[Lines]:
+    """The log of each process. Where several write into one, their tracebacks are mixed line by line."""
+    shown = Lines.of((at, line) for at, line in lines.numbered() if "%|" not in line or not _BAR_ALONE.match(line))
+    return [_once(_bare(stream)) for stream in _apart(_joined(shown))]
+
+
+def bare(line: str) -> str:
+    """A line without what the launcher put before it."""
+    return _OWNER.sub("", line, count=1) if _owned(line) else line
+
+
+def _owned(line: str) -> bool:
+    return line[:2] in ("[r", "[d") or (" | " in line[:44] and line[:1] not in _BOX) or "pid=" in line[:60]
+
+
+def _apart(lines: Lines) -> list[Lines]:
+    owned: dict[str, list[tuple[int, str]]] = {}
+    for number, line in lines.numbered():
+        found = _OWNER.match(line) if _owned(line) else None
+        owner = found[1] or found[2] or found[3] if found is not None else ""
+        owned.setdefault(owner, []).append((number, line[found.end() :] if found is not None else line))
+    return [Lines.of(kept) for kept in owned.values()]
+
+
+def _joined(lines: Lines) -> Lines:
+    """The lines that a window or a mail has broken at its width."""
+    begun = [at for at in lines.holding('File "') if not FRAME.match(lines[at]) and _FRAME_BEGUN.search(lines[at])]
+    width = max(map(len, lines), default=0)
+    full = {at for at, line in enumerate(lines) if len(line) == width}
+    if not (_NARROWEST <= width <= _WIDEST and len(full) > 1 and any(at in full for at in begun)):
+        full = set()
+    broken = {at + 1: "" for at in full} | _broken_frames(lines, [at for at in begun if at not in full])
+    if not broken:
+        return lines
+    made: list[tuple[int, str]] = []
+    for at, (number, line) in enumerate(lines.numbered()):
+        if at in broken and made and made[-1][1].strip("=-─━ #*") and not _BEGINS.match(line):
+            made[-1] = made[-1][0], made[-1][1] + broken[at] + line
+        else:
+            made.append((number, line))
+    return Lines.of(made)
+
+
+def _broken_frames(lines: Lines, begun: Iterable[int]) -> dict[int, str]:
+    """The lines in which a frame goes on, and what stood between them."""
+    broken = {}
+    for at in begun:
+        for between in ("", " "):
+            if at + 1 < len(lines) and _whole(lines[at] + between + lines[at + 1]):
+                broken[at + 1] = between
+                break
+    return broken
+
+
+def _whole(line: str) -> bool:
+    return re.search(r'File "[^"]+", line \d+(?:, in \S+)?\s*$', line) is not None
+
+
+def _bare(lines: Lines) -> Lines:
+    """Without the times, quotes and names that stand before the frames, and before other lines that begin alike."""
+    leads = {found["lead"] for at in lines.holding('File "') if (found := _LED_FRAME.match(lines[at])) is not None}
+    shapes = {_shape(lead) for lead in leads if 0 < len(lead) <= _LONGEST_LEAD}
+    if not shapes:
+        return lines
+    pattern = re.compile("|".join(sorted(shapes, key=len, reverse=True)))
+    return Lines((line[found.end() :] if (found := pattern.match(line)) else line for line in lines), lines.numbers)
+
+
+def _shape(lead: str) -> str:
+    """What matches the lead of other lines, with another time and level; an empty line has lost its spaces."""
+    text = _LEVEL.sub("\0", _DIGITS.sub("\1", lead))
+    whole = re.escape(text.rstrip()).replace("\0", "[A-Z]+").replace("\1", r"\d+")
+    spaces = len(text) - len(text.rstrip())
+    return f"{whole}(?: {{{spaces}}}|$)" if spaces else whole
+
+
+def _once(lines: Lines) -> Lines:
+    """What two writers have put into the log one after the other, word by word, line by line; once."""
+    heads = lines.holding(START)
+    twice = any(at + 1 in heads and lines[at].strip() == lines[at + 1].strip() for at in heads)
+    if not twice and not any(_DOUBLED.search(lines[at]) for at in lines.holding("Error: ", "Exception: ")):
+        return lines
+    return Lines.of(_without_doubles(lines))
+
+
+def _without_doubles(lines: Lines) -> Iterator[tuple[int, str]]:
+    at, last = 0, ""
+    while at < len(lines):
+        named = _NAMED_TWICE.match(lines[at])
+        if named is not None:
+            head = named["once"] or _pieces(named["pieces"])
+            message, taken = _halved("\n".join([lines[at][named.end() :], *lines[at + 1 : at + MOST_MESSAGE]]))
+            halves = f"{head}: {message}".split("\n")
+        else:
+            halves, taken = [_pieces(lines[at].rstrip())], 1
+        for half in halves:
+            if half.strip() and half.strip() != last:
+                yield lines.numbers[at], half
+                last = half.strip()
+        at += taken
+
+
+def _halved(text: str) -> tuple[str, int]:
+    """The message with which a text begins twice, and how many lines both take; else its first line."""
+    first = text.partition("\n")[0]
+    start = text[: max(1, min(24, len(first) // 2))]
+    at = text.find(start, 1)
+    while at > 0:
+        if text.startswith(text[:at], at):
+            return text[:at].rstrip("\n"), text[: 2 * at].count("\n") + 1
+        at = text.find(start, at + 1)
+    return first, 1
+
+
+def _pieces(line: str) -> str:
+    """A line in which each piece stands twice: "    " "    " "main()" "main()"."""
+    made, at = "", 0
+    while at < len(line):
+        sizes = range((len(line) - at) // 2, 0, -1)
+        size = next((size for size in sizes if line.startswith(line[at : at + size], at + size)), 0)
+        if not size:
+            return line
+        made, at = made + line[at : at + size], at + 2 * size
+    return made

@@ -1,0 +1,55 @@
+"""Types in a dataset file, as the trainers' voluptuous schemas take them (sd-scripts 48d368fa, musubi 30c658c4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.configs.edit import apply_edits
+from zdoctor.doctor.examine.examination import examine_config
+from zdoctor.doctor.model import SetValue
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import all_rules
+
+RULES = [rule for rule in all_rules() if rule.id == "KOH015"]
+SD_SCRIPTS = '[[datasets]]\nresolution = 512\n[[datasets.subsets]]\nimage_dir = "x"\n'
+INLINE = '[[datasets]]\nresolution = 512\nsubsets = [{image_dir = "x"}]\n'
+MUSUBI = '[general]\nresolution = 512\n[[datasets]]\nvideo_directory = "x"\n'
+# (the file, a line of it, what it is cured to: "" where it is taken, None where that is not certain)
+TYPES: list[tuple[str, str, str | None]] = [
+    (MUSUBI, "source_fps = 24", "source_fps = 24.0"),
+    (MUSUBI, "source_fps = 24.0", ""),
+    (MUSUBI, "max_frames = 33", ""),
+    (MUSUBI, "max_frames = 33.0", "max_frames = 33"),
+    (MUSUBI, 'max_frames = "33"', "max_frames = 33"),
+    (MUSUBI, "target_frames = [1, 25]", ""),
+    (MUSUBI, "target_frames = 25", None),
+    (MUSUBI, "enable_bucket = 1", "enable_bucket = true"),
+    (MUSUBI, "enable_bucket = 2", None),
+    (MUSUBI, "num_repeats = true", ""),
+    (MUSUBI, "resolution = [960, 544]", ""),
+    (MUSUBI, "resolution = [960]", None),
+    (MUSUBI, 'resolution = "960"', "resolution = 960"),
+    (MUSUBI, "resolution = 960.0", "resolution = 960"),
+    (MUSUBI, "frame_extraction = 5", 'frame_extraction = "5"'),
+    (SD_SCRIPTS, "class_tokens = 2024", 'class_tokens = "2024"'),
+    (SD_SCRIPTS, "caption_dropout_rate = 0", ""),
+    (SD_SCRIPTS, 'caption_dropout_rate = "0.1"', "caption_dropout_rate = 0.1"),
+    (SD_SCRIPTS, "is_reg = 0", "is_reg = false"),
+    (SD_SCRIPTS, "custom_attributes = {}", ""),
+    (INLINE, "network_multiplier = 1", "network_multiplier = 1.0"),
+    (INLINE, "validation_split = 0.1", ""),
+]
+
+
+@pytest.mark.parametrize(("around", "line", "cure"), TYPES)
+def test_types_in_a_dataset_file(tmp_path: Path, around: str, line: str, cure: str | None) -> None:
+    around = around.replace("resolution = 512\n", "") if line.startswith("resolution") else around
+    text = f"{around}{line}\n"
+    report = examine_config(str(tmp_path / "data.toml"), LiveWorld(), RULES, text.encode()).report
+    assert not report.crashed and len(report.findings) == (cure != "")
+    for finding in report.findings:
+        assert finding.text() and finding.consequence()
+        steps = [step for fix in finding.fixes for step in fix.steps if isinstance(step, SetValue)]
+        assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps

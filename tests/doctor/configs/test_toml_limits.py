@@ -1,0 +1,75 @@
+"""What the trainers' own reader, toml 0.10.2, takes of TOML; where that package is installed, it is asked."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import pytest
+import tomlkit
+
+from zdoctor.doctor.configs.node import Node
+from zdoctor.doctor.configs.reading import text_of, tree_of
+from zdoctor.doctor.model import Problem
+
+# None where both read the same
+LIMITS: list[tuple[str, str | None]] = [
+    ("betas = [0.9, 0.99]", None),
+    ("betas = [0.9, 1]", "holds a number with a point and a whole number"),
+    ("resolution = [512, 512]", None),
+    ('args = ["a=1", 2]', "holds a text and a whole number"),
+    ("flags = [true, 1]", "holds a switch and a whole number"),
+    ('many = [["a"], [1]]', None),
+    ('many = [["a", 1]]', "holds a text and a whole number"),
+    ("many = [[1], 2]", "holds a list and a whole number"),
+    ("sets = [{a = 1}, {a = 2}]", None),
+    ("sets = [{a = 1}, 2]", "leaves a whole number out"),
+    ("set = {a = 1, b = [1, 2,]}", None),
+    ("set = {a = 1, b = [\n1,\n2\n]}", None),
+    ("set = {a = 1,}", "comma before the }"),
+    ("set = {a = 1, }", "comma before the }"),
+    ("set = {\n a = 1\n}", "no line break"),
+    ("set = {a = 1,\n b = 2}", "no line break"),
+    ("set = {a = 1\n}", "no line break"),
+    ("sets = [\n {a = 1},\n {a = 2}, # it's\n]", None),
+    ("sets = [\n {a = 1,},\n]", "comma before the }"),
+    ('set = {a = "x, y", b = "z,"}', None),
+    ('set = {a = ", y", b = 1}', "begins with a comma"),
+    ('set = {a = "it\'s"}', None),
+    ('sets = [{a = "it\'s"}]', "odd number of quotes"),
+    ("sets = [{a = 'say \"x'}]", "odd number of quotes"),
+    ('sets = [{a = "it\'s", b = "it\'s"}]', None),
+    ("sets = [{a = 'say \"x\"'}]", None),
+    ('[[sets]]\na = "it\'s"', None),
+    ('a = "C:\\\\x41"', None),
+    ('a = "\\x41"', "knows no \\x"),
+    ('a = "\\e"', "knows no \\e"),
+    ('a = """\nit\'s "x"\n"""\nb = 1', None),
+    ('a = [\n "x", # don\'t\n # "y",\n]', None),
+    ("a = 'C:\\x'", None),
+]
+
+
+@pytest.mark.parametrize(("text", "refused"), LIMITS)
+def test_what_the_trainers_reader_takes(text: str, refused: str | None) -> None:
+    tree = tree_of(text_of("c.toml", text.encode()))
+    if refused is None:
+        assert isinstance(tree, Node) and tree.value == tomlkit.parse(text).unwrap()
+    else:
+        assert isinstance(tree, Problem) and refused in tree.message
+        assert (tree.kind == "misread") == ("leaves" in refused or "quotes" in refused)
+    if importlib.util.find_spec("toml") is not None:
+        _as_the_package_says(text, tree)
+
+
+def _as_the_package_says(text: str, tree: Node | Problem) -> None:
+    toml = importlib.import_module("toml")
+    try:
+        read = toml.loads(text)
+    except (ValueError, IndexError):
+        assert isinstance(tree, Problem) and tree.kind == "syntax"
+        return
+    if isinstance(tree, Problem):
+        assert tree.kind == "misread" and read != tomlkit.parse(text).unwrap()
+    else:
+        assert read == tree.value

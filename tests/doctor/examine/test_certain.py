@@ -1,0 +1,52 @@
+"""What only a shell can tell is unknown: no rule says anything of it, and none that would have is passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zdoctor import check
+
+FLUX = "accelerate launch --mixed_precision bf16 flux_train_network.py --sdpa --network_module networks.lora_flux "
+BARE = FLUX.replace("--network_module networks.lora_flux ", "--ae a ")
+FILES = "--pretrained_model_name_or_path /no/m.safetensors --ae /no/ae.st --clip_l /no/c.st --t5xxl /no/t.st "
+REST = "--train_data_dir /no/data --output_dir out --learning_rate 1e-4 --fp8_base --mixed_precision bf16 "
+
+
+def errors(folder: Path, text: str) -> tuple[set[str], set[str]]:
+    script = folder / "train.sh"
+    script.write_text(text)
+    report = check(str(script))
+    return {finding.rule for finding in report.errors}, {outcome.rule for outcome in report.unknown}
+
+
+@pytest.mark.parametrize(
+    ("rule", "sick", "doubtful"),
+    [
+        ("KOH001", FLUX + REST + FILES, FLUX + REST + FILES.replace("/no", "$NO")),
+        ("KOH002", BARE + REST, BARE + REST + '"${ARGS[@]}"'),
+        ("KOH002", BARE + REST, BARE + REST + '--config_file "$CONFIG"'),
+        ("KOH002", BARE + REST, "A=()\n[[ $X ]] && A+=(--network_module x)\n" + BARE + REST + '"${A[@]}"'),
+        ("KOH013", FLUX + REST + FILES + "--optimizer_type adamW9", FLUX + REST + FILES + '--optimizer_type "$O"'),
+        ("KOH011", FLUX + FILES, FLUX + FILES + "$EXTRA_ARGS"),
+        ("CFG004", FLUX + REST + FILES + "--mixed_precision bf17", FLUX + REST + FILES + "--mixed_precision $P"),
+        ("KOH003", FLUX + REST + FILES + "--lr_warmup_steps 9", FLUX + REST + FILES + "--lr_warmup_steps 9 $ARGS"),
+    ],
+)
+def test_only_what_is_known_is_called_an_error(rule: str, sick: str, doubtful: str, tmp_path: Path) -> None:
+    assert rule in errors(tmp_path, sick)[0]
+    found, unknown = errors(tmp_path, doubtful)
+    assert rule not in found
+    assert rule in unknown
+
+
+def test_what_is_not_known_is_said_first(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(FLUX + REST + FILES + "--seed $SEED")
+    (gap,) = [gap for gap in check(str(script)).not_judged if gap.what == "settings"]
+    assert gap.reason == "seed: $SEED is what only the shell can tell"
+
+
+def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:
+    assert "MEM001" in errors(tmp_path, FLUX + REST + FILES + "--train_batch_size $N")[1]
