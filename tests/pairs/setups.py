@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zdoctor.tests.pairs import ai_toolkit, kohya
+from zdoctor.tests.pairs import ai_toolkit, kohya, simpletuner
 from zdoctor.tests.pairs.judge import Setup
 
 SETUPS = (
@@ -10,4 +10,5 @@ SETUPS = (
     Setup("ai-toolkit-flux", ai_toolkit.flux, ai_toolkit.flux_faults()),
     Setup("sd-scripts-flux", kohya.flux, kohya.flux_faults()),
     Setup("musubi-zimage", kohya.zimage, kohya.zimage_faults()),
+    Setup("simpletuner-zimage", simpletuner.zimage, simpletuner.zimage_faults()),
 )
