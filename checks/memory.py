@@ -20,6 +20,7 @@ AGAIN = (
     "takes {low} to {high} (computed), and {free} are free {place} ({source}). The weights are pages of a file: up "
     "to {again} of them are read from it again for every pass through the model."
 )
+GUESSED = " Parts of the model that are not on this machine are taken as published."
 ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
 
@@ -74,7 +75,7 @@ def _over_budget(run: Run, memory: Memory) -> Finding:
     message = "The phase '{phase}' " + needs + " It is made of {items}."
     return found(
         run.where("base_model"),
-        message + (ELSEWHERE if other else "") + (SHARED if shared else ""),
+        message + GUESSED * memory.as_published + ELSEWHERE * (other is not None) + SHARED * shared,
         otherwise=otherwise,
         severity="error" if is_certain else "warning",
         evidence={
@@ -152,13 +153,15 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         return
     if gpus and taken(run, gpus, system.environment) != ():
         return
-    shapes = (
-        part.needed or {name: tensor.shape for name, tensor in part.tensors.items()}
-        for part in model.components.values()
-    )
-    parameters = max((sum(map(prod, built.values())) for built in shapes), default=0)
+    parts = model.components.values()
+    told = {
+        "by the headers of its files": ([tensor.shape for tensor in part.tensors.values()] for part in parts),
+        "by its config.json": ((part.needed or {}).values() for part in parts if part.config is not None),
+    }
+    counted = ((max((sum(map(prod, one)) for one in shapes), default=0), how) for how, shapes in told.items())
+    parameters, source = max(counted, key=lambda one: one[0])
     if not model.components:
-        parameters = published_size(run.recipe.architecture, model.source)
+        parameters, source = published_size(run.recipe.architecture, model.source), "as published"
         if not parameters:
             raise Unestablished(f"nothing of {model.source} is on this machine")
     if parameters < _FULL_SIZE:
@@ -174,5 +177,5 @@ def no_gpu_for_full_model(run: Run, gpus: tuple[Gpu, ...], model: ModelFolder, s
         visible=listed(run, system.environment),
         model=model.source,
         billions=f"{parameters / 1e9:.1f}",
-        source="computed from its files" if model.components else "as published",
+        source=source,
     )

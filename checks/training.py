@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.families import family_of
+from ..doctor.families import family_of, no_record
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.trainer import EVERY, RUNNER
-from ..doctor.rules import Unestablished, rule
+from ..doctor.rules import NotApplicable, Unestablished, rule
 from ..doctor.trainers import trainer_of
 
 _HALF = ("fp16", "half", "float16")
@@ -61,7 +61,7 @@ def bf16_without_hardware(run: Run, gpus: tuple[Gpu, ...], system: System) -> It
     Signature: None; steps that take several times as long as expected.
     """
     if run.recipe.precision.dtype not in _BRAIN:
-        return
+        raise NotApplicable
     candidates = taken(run, gpus, system.environment)
     if isinstance(candidates, Unknown):
         raise Unestablished(candidates.reason)
@@ -92,7 +92,12 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
     Signature: loss is nan
     """
     recipe, trainer = run.recipe, trainer_of(run.trainer)
-    if family_of(recipe.architecture).overflows and recipe.precision.dtype in _HALF:
+    family = family_of(recipe.architecture)
+    if recipe.precision.dtype not in _HALF:
+        raise NotApplicable
+    if not family.name:
+        raise Unestablished(no_record(recipe.architecture))
+    if family.overflows:
         yield found(
             run.where("dtype"),
             "{dtype} overflows in Z-Image, whose activations are too large for it. Use bf16.",
@@ -114,7 +119,9 @@ def turbo_without_adapter(run: Run) -> Iterator[Finding]:
     Upstream: https://huggingface.co/ostris/zimage_turbo_training_adapter
     Signature: None; samples at 8 steps become blurred as the training goes on.
     """
-    if _turbo(run) and run.recipe.adapter is None and run.written("recovery_adapter") is None:
+    if not _turbo(run):
+        raise NotApplicable
+    if run.recipe.adapter is None and run.written("recovery_adapter") is None:
         yield found(
             run.where("adapter"),
             "{model} is a distilled model, and it is trained without its training adapter (assistant_lora_path).",
@@ -135,6 +142,8 @@ def turbo_sampling(run: Run) -> Iterator[Finding]:
     Signature: None; burnt samples from the first one on.
     """
     prompts = run.recipe.validation.painted if _turbo(run) else ()
+    if not prompts:
+        raise NotApplicable
     guidance = max((prompt.guidance for prompt in prompts), default=1)
     steps = max((prompt.steps for prompt in prompts), default=8)
     if guidance > 1:

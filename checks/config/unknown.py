@@ -10,6 +10,7 @@ from ...doctor.model.record import dataclass
 from ...doctor.model.schema import Section
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
+from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
 
@@ -98,7 +99,8 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
 
 def _left_out(file: Config, value: Value) -> bool:
     """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
-    if file.format not in ("json", "toml"):
+    among_others = file.format == "env" and (value.where.pointer or "").count("/") > 1  # in TRAINER_EXTRA_ARGS
+    if file.format not in ("json", "toml", "env") or among_others:
         return False
     if isinstance(value.value, str):
         return value.value.strip().lower() in ("", "false")
@@ -130,6 +132,11 @@ def _nearest(schema: Schema, run: Run, one: Stray, written: set[str]) -> tuple[s
     for home, keys in homes.items():
         if one.name in keys:
             return one.name, home
+    everywhere = dict.fromkeys((one.section, *trainer.sections, *trainer.dataset_sections))
+    for home in everywhere:
+        named = (name for name in alike(one.name) if name in (_keys(schema, run, home) or ()))
+        if (name := next(named, None)) is not None:
+            return (None, "") if name in written and home == one.section else (name, home)
     own = {one.section: _keys(schema, run, one.section) or {}}
     near = own if "*" in one.section and trainer.has_processes else own | homes
     scored = [

@@ -10,9 +10,10 @@ from ...doctor.families import family_of
 from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.run import repeats_of
-from ...doctor.rules import Unestablished, prevents, rule
-from . import TRAINERS, trains
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
+from . import TRAINERS, on, trains
 
+VIDEOS = (".mp4", ".webm", ".avi", ".mkv", ".mov", ".flv", ".wmv", ".m4v", ".mpg", ".mpeg")
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _WITHOUT = "These pictures are left out without a word; with none left, No training items are found."
 _BY_CLASS = "They are trained with the class tokens of the folder as their caption."
@@ -26,7 +27,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
 
     What: --train_data_dir names the folder above folders such as 10_cat, where 10 is how often their pictures are
     repeated; it holds none of these, or pictures themselves. Or an image_dir, an image_directory or a numbered folder
-    holds no picture; folders inside are not looked into.
+    holds no picture, or a video_directory no video; folders inside are not looked into.
     Why: sd-scripts passes over a folder without a number, prints "No data found" and ends with exit code 0, so that
     a script goes on as if it had trained.
     Repair: Put the pictures into a folder such as 10_name below train_data_dir, or name the folder above it.
@@ -35,14 +36,17 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
     """
     yield from _outside_numbered(run, files)
     for folder in datasets:
-        if folder.images or folder.more or folder.unlisted:
+        kind = "picture" if run.setting(f"{folder.key}/video_directory") is None else "video"
+        if folder.more or folder.unlisted:
+            continue
+        if folder.images if kind == "picture" else any(folder.others.get(ending) for ending in VIDEOS):
             continue
         reason = next(iter(folder.unreadable.values()), "")
         yield found(
             run.where(f"{folder.key}/folder_path"),
             "None of the pictures in {folder} can be opened; the first {reason}."
-            if reason
-            else "{folder} holds no picture; folders inside it are not looked into.",
+            if reason and kind == "picture"
+            else "{folder} holds no {kind}; folders inside it are not looked into.",
             otherwise="The trainer passes over the folder; when no other has pictures it ends without an error, exit "
             "code 0."
             if run.trainer == "sd-scripts"
@@ -50,6 +54,7 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
             evidence={"others": dict(folder.others)},
             severity=None if len(datasets) == 1 or run.trainer != "sd-scripts" else "warning",
             folder=folder.path,
+            kind=kind,
             reason=reason,
         )
 
@@ -170,6 +175,36 @@ def _class_of(folder: DatasetFolder) -> str:
     return name.partition("_")[2] if folder.key.endswith("_data_dir") else ""
 
 
+# What stands in the names of the caches of a model without a record, by its script (30c658c4).
+_CACHES = {
+    "fpack": "fp",
+    "hidream_o1": "ho1",
+    "hv": "hv",
+    "hv_1_5": "hv15",
+    "ideogram4": "i4",
+    "kandinsky5": "k5",
+    "krea2": "kr2",
+    "wan": "wan",
+}
+_CACHED = {"hidream_o1": "pixel"}  # this model has no latents
+
+
+def _cache_of(run: Run, family: str) -> str:
+    """The word that the names of a run's caches end in. Raises Unestablished where it is not known."""
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    version = str(run.setting("model_version", ""))
+    if of_trainer is not None and of_trainer.cache:
+        return of_trainer.cache
+    if family == "flux_2":
+        return "f2k4b" if "4b" in version else "f2k9b" if "9b" in version else "f2d"
+    if family == "qwen_image":
+        edits = version.startswith("edit") or (not version and (on(run, "edit") or on(run, "edit_plus")))
+        return "qil" if version == "layered" else "qie" if edits else "qi"
+    if family not in _CACHES:
+        raise Unestablished(f"which caches {family or 'this script'} trains from is not known")
+    return _CACHES[family]
+
+
 @rule("KOH006", "error", "caches-not-made", trainers=("musubi-tuner",))
 @prevents("ValueError", r"No training items found in the dataset")
 def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]:
@@ -184,14 +219,14 @@ def caches_not_made(config: Config, run: Run, files: Files) -> Iterator[Finding]
     Signature: ValueError: No training items found in the dataset
     """
     recipe = run.recipe
-    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
-    short = of_trainer.cache if of_trainer is not None else ""
-    if not short or not trains(run) or not recipe.datasets:
-        return
+    if not trains(run) or not recipe.datasets:
+        raise NotApplicable
     family = run.process_type.partition("_train")[0]
+    short = _cache_of(run, family)
+    prefix = "" if family == "hv" else f"{family}_"
     wanted = {
-        f"{family}_cache_latents": (f"_{short}.safetensors", "latents"),
-        f"{family}_cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
+        f"{prefix}cache_{_CACHED.get(family, 'latents')}": (f"_{short}.safetensors", "latents"),
+        f"{prefix}cache_text_encoder_outputs": (f"_{short}_te.safetensors", "text encoder outputs"),
     }
     entries = {folder: files.at(folder) for folder in _caches(run)}
     for script, (ending, what) in wanted.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..dataset import some_unreadable
 from ..keys.misspelled import words
 from ..paths import PLACEHOLDER
@@ -44,7 +44,9 @@ def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
     Upstream: sd-scripts train_network.py save_model (48d368fa); musubi-tuner training/trainer_base.py (30c658c4)
     Signature: TypeError: expected str, bytes or os.PathLike object, not NoneType
     """
-    if run.output_folder is None and trains(run) and config.format == "shell":
+    if not trains(run) or config.format != "shell":
+        raise NotApplicable
+    if run.output_folder is None:
         yield found(
             run.where("output_dir"),
             "--output_dir is not given: {trainer} has nowhere to write what it trained.",
@@ -69,7 +71,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
     Signature: FileNotFoundError: [Errno 2] No such file or directory; UnboundLocalError: … 'prompts'
     """
     if not trains(run):
-        return
+        raise NotApplicable
     for option, text in other_files(run):
         entry = files.at(text)
         if entry is None or entry.kind == "denied":
@@ -110,7 +112,7 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
     Signature: AttributeError: module 'torch.optim' has no attribute '…'; ValueError: '…' is not a valid SchedulerType
     """
     if not trains(run):
-        return
+        raise NotApplicable
     own = _SD_SCRIPTS if run.trainer == "sd-scripts" else _MUSUBI
     name, schedule = run.setting("optimizer_type"), run.setting("lr_scheduler")
     if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":

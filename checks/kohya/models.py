@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, ModelFolder, Run
 from ...doctor.model.record import dataclass
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..keys.misspelled import meant, words
 from ..keys.values import START, bad
 from . import number, on
@@ -53,8 +53,9 @@ def refused_by_the_model(config: Config, run: Run, model: ModelFolder) -> Iterat
     part = model.components.get("transformer")
     dtypes = {} if part is None else {name: tensor.dtype for name, tensor in part.tensors.items()}
     of_script = _SCRIPTS.get(re.sub(r"_train(_network)?$", "", run.process_type))
-    if of_script is not None:
-        yield from of_script(_Asked(run, dtypes, config.format != "toml"))
+    if of_script is None:
+        raise NotApplicable
+    yield from of_script(_Asked(run, dtypes, config.format != "toml"))
 
 
 def _wan(asked: _Asked) -> Iterator[Finding]:

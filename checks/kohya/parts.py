@@ -10,7 +10,7 @@ from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
-from ...doctor.rules import Unestablished, prevents, rule
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..model.contents import contents
 from ..paths import PLACEHOLDER, not_there
 from . import ELSEWHERE, TRAINERS, trains
@@ -30,6 +30,10 @@ _MODULES = {
     ("musubi-tuner", "flux2"): "networks.lora_flux_2",
     ("musubi-tuner", "qwen_image"): "networks.lora_qwen_image",
     ("musubi-tuner", "wan"): "networks.lora_wan",
+    ("musubi-tuner", "framepack"): "networks.lora_framepack",
+    ("musubi-tuner", "kandinsky5"): "networks.lora_kandinsky",
+    ("musubi-tuner", "ideogram4"): "networks.lora_ideogram4",
+    ("musubi-tuner", "hidream_o1"): "networks.lora_hidream_o1",
 }
 
 
@@ -55,7 +59,7 @@ def missing_part_file(
     not NoneType
     """
     if not trains(run):
-        return
+        raise NotApplicable
     hidden = ""
     for part in part_files(run):
         text = written_path(run, part)
@@ -151,7 +155,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     'train_t5xxl'
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
-        return
+        raise NotApplicable
     of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
     other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
     expected = other if of_trainer is None else of_trainer.network_module
@@ -190,7 +194,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """
     part = model.components.get("transformer")
     if run.recipe.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
-        return
+        raise NotApplicable
     held = contents(part.tensors)
     if "Flux transformer" not in held and "Z-Image transformer" not in held:
         return

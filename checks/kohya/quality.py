@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import rule
+from ...doctor.rules import NotApplicable, rule
 from ..training import UNDISTILLED
 from . import TRAINERS, number, trains
 
@@ -35,7 +35,7 @@ def flux_defaults(config: Config, run: Run, model: ModelFolder) -> Iterator[Find
     Signature: None; the LoRA is weak, or its pictures are washed out.
     """
     if run.recipe.architecture != "flux" or not trains(run) or config.format == "toml":
-        return  # a command line may give them
+        raise NotApplicable  # a command line may give them
     part = model.components.get("transformer")
     schnell = part is not None and bool(part.tensors) and not any(name.endswith(_GUIDED) for name in part.tensors)
     for key, default, better, effect in _DEFAULTS:
@@ -63,7 +63,7 @@ def eight_bit_file_made_larger(run: Run, model: ModelFolder) -> Iterator[Finding
     recipe = run.recipe
     part = model.components.get("transformer")
     if part is None or recipe.precision.quantization is not None or recipe.architecture != "flux" or not trains(run):
-        return
+        raise NotApplicable
     wide = [tensor for tensor in part.tensors.values() if len(tensor.shape) == 2]
     eight = [tensor for tensor in wide if tensor.dtype.startswith("F8_")]
     if not eight or 2 * len(eight) < len(wide):
@@ -72,7 +72,7 @@ def eight_bit_file_made_larger(run: Run, model: ModelFolder) -> Iterator[Finding
     yield found(
         run.where("base_model"),
         "The transformer is stored in 8 bits, and without fp8_base it is loaded in {bits} bits: {size:.0f} GB "
-        "(computed).",
+        "(computed from its header).",
         otherwise="It works, with more memory and no more precision.",
         evidence={"size": size},
         bits=32 if recipe.precision.dtype == "fp32" else 16,
@@ -94,7 +94,7 @@ def turbo_trained_as_it_is(run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     distilled = family_of(recipe.architecture).distilled
     if distilled is None or run.kind != "lora" or recipe.adapter is not None:
-        return
+        raise NotApplicable
     if distilled.is_meant(recipe.base_model or ""):
         yield found(
             run.where("base_model"),
@@ -117,7 +117,7 @@ def learning_rate_of_the_parser(config: Config, run: Run) -> Iterator[Finding]:
     Signature: None; the LoRA changes nothing.
     """
     if run.kind != "lora" or not trains(run) or not run.process_type or config.format == "toml":
-        return  # a command line may give it
+        raise NotApplicable  # a command line may give it
     if any(run.setting(key) is not None for key in ("learning_rate", "unet_lr")) or number(run, "text_encoder_lr"):
         return
     yield found(

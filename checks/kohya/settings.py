@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import Unestablished, prevents, rule
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from . import TRAINERS, anywhere, number, on, trains
 from .swaps import most_swapped
 
@@ -49,7 +49,7 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     Signature: AssertionError: when caching latents, …; fp8_scaled requires fp8_base; Cannot swap more than …
     """
     if not trains(run):
-        return
+        raise NotApplicable
     if why := run.unknown("scheduler", "optimizer", "dtype", "quantization"):
         raise Unestablished(why)
     yield from _shared(run)

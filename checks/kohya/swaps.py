@@ -32,7 +32,10 @@ _ONE_MORE = ("flux_kontext", "fpack", "hv")
 def most_swapped(run: Run, transformer: Component | None) -> tuple[int, str] | None:
     """How many blocks may be swapped, and how that is known; None where it is not."""
     family = re.sub(r"_train(_.*)?$", "", run.process_type)
-    for counts, how in ((_held(transformer), "computed from its file"), (_published(run, family), "as published")):
+    for counts, how in (
+        (_held(transformer), "counted in the header of its file"),
+        (_published(run, family), "as published"),
+    ):
         if any(counts):
             return most(family, *counts), how
     return None

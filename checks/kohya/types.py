@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.model.schema import Key
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..keys.misspelled import words
 from ..keys.values import number_of, whole
 from . import TRAINERS
@@ -48,15 +48,20 @@ def text_in_place_of_a_number(config: Config, run: Run, schema: Schema) -> Itera
     Upstream: sd-scripts library/train_util.py read_config_from_file, library/config_util.py (48d368fa)
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
-    for key, written in run.settings.items():
-        typed = config.file(written.where.path).format == "shell"
-        if not typed and not written.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml"):
-            continue
+    shells = {file.path for file in (config, *config.beside) if file.format == "shell"}
+    of_these = {
+        key: one
+        for key, one in run.settings.items()
+        if one.where.path in shells or one.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml")
+    }
+    if not of_these:
+        raise NotApplicable
+    for key, written in of_these.items():
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
         if known is None:
             continue
         name = key.rpartition("/")[2]
-        of = _of_a_word if typed else _in_datasets if "/" in key else _of_an_option
+        of = _of_a_word if written.where.path in shells else _in_datasets if "/" in key else _of_an_option
         judged = of(name, known, written.value)
         if judged is not None:
             message, otherwise, new = judged

@@ -11,7 +11,7 @@ from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.pattern import pattern
 from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ...doctor.trainers import trainer_of
 from .contents import contents
 from .tensors import files, foreign, grouped
@@ -46,6 +46,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     containing a config.json file
     """
     loader = loader_of(run)
+    if not family_of(run.recipe.architecture).name:
+        raise NotApplicable  # MDL001 says that nothing is known of its files
     if (refused := _refused_file(run, model, loader)) is not None:
         yield refused
         return

@@ -78,17 +78,24 @@ def _lacking(run: Run, model: ModelFolder, part: Component, missing: Sequence[st
     needed = part.needed or {}
     return found(
         run.where(part.key),
-        "{component} lacks {missing} of the {needed} tensors that {asker} asks for ({which}), "
+        "{component} lacks {missing} of the {needed} tensors that {asked} ({which}), "
         "for example {example}. That was computed from the headers of {files}.",
         otherwise=_consequence(run, part, model),
         evidence={"component": part.name, "missing": len(missing), "names": missing[:20], "folder": part.folder},
         needed=len(needed),
-        asker="its config.json" if model.layout != "part-files" else run.trainer,
+        asked=_asked(run, part, model),
         which=_blocks(missing, needed),
         example=missing[0],
         moved=_MOVED.get(part.name),
         files=files(part),
     )
+
+
+def _asked(run: Run, part: Component, model: ModelFolder) -> str:
+    """Who says which tensors there should be: for a single file without a config.json, the published model."""
+    if model.layout == "part-files":
+        return f"{run.trainer} asks for"
+    return "its config.json asks for" if model.layout != "single-file" or part.config else "the published model has"
 
 
 def _unjudged(part: Component) -> str | None:

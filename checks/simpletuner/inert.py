@@ -8,7 +8,7 @@ from math import cos, pi
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..keys.values import without_effect
 from ..training import UNDISTILLED
 from .options import TRAINER, arriving, number, on, text
@@ -93,7 +93,7 @@ def turbo_as_another_flavour(run: Run) -> Iterator[Finding]:
     recipe = run.recipe
     distilled = family_of(recipe.architecture).distilled
     if distilled is None or run.kind != "lora" or recipe.adapter is not None:
-        return
+        raise NotApplicable
     if not distilled.is_meant(text(run, "pretrained_model_name_or_path"), recipe.variant):
         return
     off = on(run, "disable_assistant_lora")

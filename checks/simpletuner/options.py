@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -47,7 +48,7 @@ def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
 
     What: SimpleTuner turns a config into a command line. The text "false" is left out on the way, a mapping is kept
     for a few options only, and a list becomes one flag for each entry, of which the last one counts. Of the variables
-    in a config.env only those count that the trainer has a name for.
+    in a config.env only those count that the trainer has a name for, and a comment behind a value belongs to it.
     Why: No message says so. "gradient_checkpointing": "false" leaves it on, for on is the default; a
     quantization_config written as a mapping quantizes nothing.
     Repair: Write false without quotes. In a config.env, options without a variable go into TRAINER_EXTRA_ARGS.
@@ -74,10 +75,20 @@ def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
 
 
 def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
-    """Variables that are named like an option and that the trainer does not look at."""
+    """Variables that are named like an option and that the trainer does not look at, and those with a comment."""
     taken = {written.where.pointer for written in run.settings.values()}
     for pointer, value in config.values.items() if config.format == "env" else ():
         option = pointer[1:].lower()
+        behind = re.search(r"(?<=\s)#.*", str(value.value)) if pointer in taken and value.style == "" else None
+        if behind is not None:
+            yield found(
+                value.where,
+                "{key} ends in {comment!r}, which a shell would leave out. The trainer reads the file itself and "
+                "takes it for a part of the value: write it into a line of its own.",
+                otherwise="{key} is {value!r}.",
+                evidence={"key": pointer[1:], "value": value.value},
+                comment=behind.group(),
+            )
         if pointer not in taken and value.value != "" and "/" not in option and schema.key(option) is not None:
             yield found(
                 value.where,

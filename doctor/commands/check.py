@@ -102,4 +102,5 @@ def verified(seen: Examination) -> str:
     good = sum(file.verified for file in files.values())
     unnamed = sum(file.digest is None for file in files.values())
     rest = f"; {unnamed} have no published digest on this machine" if unnamed else ""
-    return f"{good} of {len(files)} cached files that the run loads hold exactly what was published (measured){rest}."
+    told = f"{good} of {len(files)} cached files that the run loads hold exactly what was published"
+    return f"{told} (by their digests, measured now or, of unchanged files, at an earlier check){rest}."

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .. import state
-from ..configs.reading import text_of
 from ..errors import UserError
 from ..rules import all_rules
 from ..trainers import named, names
-from ..trainers.read import recognise
-
-_ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 
 
 def config_argument(parser: argparse.ArgumentParser, help: str = "the trainer's config file") -> None:
@@ -98,16 +92,3 @@ def _is_ai_toolkit(file: Path) -> bool:
     except OSError:
         return False
     return b"\nconfig:" in b"\n" + head and b"\njob:" in b"\n" + head
-
-
-def config_in(command: Sequence[str]) -> str | None:
-    """The word of a command that names a config which zdoctor reads."""
-    for word in command[1:]:
-        name = word.partition("=")[2] if word.startswith("--") and "=" in word else word
-        path = Path(name)
-        with suppress(OSError, ValueError):
-            if path.suffix.lower() in _ENDINGS and path.is_file():
-                config = text_of(name, path.read_bytes())
-                if config.problem is not None or recognise(config.text, config.format) is not None:
-                    return name
-    return None

@@ -20,8 +20,9 @@ from ..model.shell import quoted
 from ..rules import all_repairs, all_rules
 from ..rules.selection import select
 from . import console
-from .config_argument import config_argument, config_in
+from .config_argument import config_argument
 from .examined import examined
+from .told import config_in
 
 _BLOCK = 1 << 20
 INCOMPLETE = 3

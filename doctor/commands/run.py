@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from pathlib import Path
 
 from ...reports import terminal, words
 from ..crash import decode
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError, without_tokens
-from ..files import fingerprints
 from ..model.shell import quoted
 from ..state import state_folder
-from ..trainers.read import recognise
+from ..trainers import trainer_of
 from . import console
 from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
-from .config_argument import config_in
 from .examined import examined
 from .explain import explained
 from .fix import fix
 from .repair import recover
+from .told import Told, config_in, told_by
 
 MOST_RESTARTS = 3
 MOST_LOGS = 20
@@ -51,18 +48,16 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("no command was named.", "zdoctor run -- python run.py config.yaml")
     if len(command) == 1 and config_in(("", *command)):
         raise UserError(f"{command[0]} is a config, not a command.", f"zdoctor run -- python run.py {command[0]}")
-    config, written = options.config or config_in(command), None
+    known = told_by(command) if options.config is None else Told(options.config)
+    config = None if known is None else known.config
     if config is None:
-        config = written = _command_file(command)
-    if config is None:
-        _say("the command names no config that zdoctor reads, so nothing is checked before it starts.")
+        _say("not judged: zdoctor knows neither what the command starts nor a config that it names.")
     tried: set[str] = set()
     starts = 0
     while True:
-        if config is not None and not _checked(config, tried if options.heal else None):
+        if known is not None and not _checked(known, tried if options.heal else None):
             return 1
-        if written is not None:  # a repair may have changed the words
-            command = shlex.split(Path(written).read_text(encoding="utf-8"))
+        command = command if known is None else known.command(command)
         ended = _started(command)
         log = _kept(ended)
         how = "was stopped" if ended.stopped else f"ended with exit code {ended.code}" if ended.code else "ended well"
@@ -85,29 +80,18 @@ def run(options: argparse.Namespace) -> int:
         _say(f"starting again ({starts} of at most {MOST_RESTARTS} times).")
 
 
-def _command_file(command: Sequence[str]) -> str | None:
-    """Where the words of the command are all of the config: a file of them, to be checked and repaired."""
-    text = shlex.join(command) + "\n"
-    if recognise(text, "shell") is None:
-        return None
-    file = state_folder() / "commands" / f"{fingerprints.of_texts(text, length=12)}.sh"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.write_text(text, encoding="utf-8")
-    except OSError:
-        return None
-    return str(file)
-
-
-def _checked(config: str, tried: set[str] | None) -> bool:
+def _checked(known: Told, tried: set[str] | None) -> bool:
     """Whether the run may start. `tried` are the repairs made so far, None where none are wanted."""
+    config = known.config
     report = examined(config).report
     if report.errors and tried is not None and _healed(config, (), tried):
         report = examined(config).report
     if not report.errors:
         count = len(report.findings)
         found = f"no error found, {words.verdict(report)}" if count else words.verdict(report)
-        _say(f"{config}: {found}{' (zdoctor check shows them)' * bool(count)}.")
+        _say(f"{'the command' if known.is_made else config}: {found}{' (zdoctor check shows them)' * bool(count)}.")
+        if known.by_name and report.trainer and "shell" in trainer_of(report.trainer).refuses_unknown:
+            _say("not judged: the command line, as zdoctor does not know what it starts.")
         return True
     _show(terminal.lines(report))
     _say("not started, because it would fail.")

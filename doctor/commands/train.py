@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...reports import terminal, words
 from .. import state
+from ..configs.refused import raise_unsupported
 from ..errors import INTERRUPTED, UserError
 from ..examine.examination import Examination
 from ..model.printable import printable
@@ -20,7 +21,7 @@ from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
 from ..probe.live import os_name
-from ..train.settings.refuse import refuse
+from ..train.settings.refuse import is_another_job, refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
 from .examined import examined
@@ -197,12 +198,14 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
 
 
 def _not_training(seen: Examination, why: str) -> int:
+    runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
+    refused = list(dict.fromkeys(reason for run in runs for reason in refuse(run)))
+    if any(map(is_another_job, runs)):
+        raise_unsupported(refused)
+    if refused:
+        print(f"zdoctor: Not supported, whatever is repaired below: {' '.join(refused)}\n", file=sys.stderr)
     console.show(terminal.lines(seen.report))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
-    runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
-    refused = dict.fromkeys(reason for run in runs for reason in refuse(run))
-    if refused:
-        print(f"zdoctor: This runner could not train the config either way. {' '.join(refused)}", file=sys.stderr)
     return seen.report.exit_code or 3
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..model.crashes import Explanation, Failure, Signature
+from ..model.crashes import Explanation, Failure, Known, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
@@ -13,6 +13,7 @@ from . import known as table
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF
+from .phrases import phrases
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -40,7 +41,7 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in"
+    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
     r"|\btraining (?:is )?(?:complete|finished|done)",
     re.I,
 )
@@ -55,19 +56,41 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     lines = clean(text)
     found = failures(lines)
     ended = [failure for failure in found if not _survived(failure, found, lines)]
-    if not ended:
+    failure = _decisive(ended) if ended else None
+    known = _known(failure) if failure is not None else None
+    rules = _rules(failure, tuple(signatures), _trainer(found)) if failure is not None else ()
+    vague = failure is not None and not (failure.frames or known or rules)
+    if failure is None or vague or (known and known.messenger) or failure.name == CUT_OFF:
+        failure, known = next(_phrases(lines), (failure, known))
+    if failure is None:
         return Explanation(None, others=len(found))
-    failure = _decisive(ended)
-    told = ((known, part) for part in failure.chain for known in table.known())
-    known = next((known for known, part in told if known.matches(part)), None)
-    rules = _rules(failure, tuple(signatures), _trainer(found))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
-    elif known is not None and (known.alone or known.line):
+    elif known is not None and (known.alone or known.line or failure.name == SAID):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
     return Explanation(failure, known, rules, site, others)
+
+
+def _known(failure: Failure) -> Known | None:
+    told = ((known, part) for part in failure.chain for known in table.known())
+    return next((known for known, part in told if known.matches(part)), None)
+
+
+def _messenger(failure: Failure) -> bool:
+    """Whether it is known as one that only comes after another."""
+    if not any(known.messenger and known.matches(failure) for known in table.known()):
+        return False
+    known = _known(failure)
+    return known is not None and known.messenger
+
+
+def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them."""
+    for failure, known in phrases(lines, table.known()):
+        if not _went_on(lines.between(failure.at), 1):
+            yield failure, known
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
@@ -75,13 +98,25 @@ def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
 
     Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
     """
-    if failure.name in (*LAUNCHERS, SAID):
+    if failure.name == SAID:
         return False
     if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
         return True
-    ends = [other for other in found if other.at > failure.at and (other.name in LAUNCHERS or _ends(other))]
-    needed = _WHILE if _ends(failure) or any(end.name in LAUNCHERS for end in ends) else 1
-    return _progress(lines.between(failure.at, ends[0].at if ends else None), needed) >= needed
+    if _final(failure):
+        return _went_on(lines.between(failure.at), _WHILE)
+    ends = (other for other in found if other.at > failure.at and _final(other))
+    end = next((end for end in ends if not _went_on(lines.between(end.at), _WHILE)), None)
+    needed = _WHILE if end is not None and end.name in LAUNCHERS else 1
+    return _went_on(lines.between(failure.at, end.at if end is not None else None), needed)
+
+
+def _final(failure: Failure) -> bool:
+    """What comes last: a process that the system ended, or a launcher that gives up."""
+    return failure.name in LAUNCHERS or _ends(failure)
+
+
+def _went_on(lines: Sequence[str], needed: int) -> bool:
+    return _progress(lines, needed) >= needed
 
 
 def _progress(lines: Sequence[str], needed: int) -> int:
@@ -92,7 +127,7 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     for line in lines:
         bar = _BAR.search(line)
         if bar is not None:
-            steps += int(bar[1]) > states.get(bar[2], int(bar[1]))
+            steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
         elif _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
@@ -111,6 +146,7 @@ def _ends(failure: Failure) -> bool:
 
 def _decisive(found: Sequence[Failure]) -> Failure:
     """The last failure with a traceback: what follows it are the launcher's words about a process that ended."""
+    found = [failure for failure in found if not _messenger(failure)] or found
     told = [
         f for f in found if (f.frames and f.name not in LAUNCHERS and f.name != CUT_OFF) or f.name == "ArgumentError"
     ]

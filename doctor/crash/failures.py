@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from ..model.crashes import Failure
 from .known import lines as printed
-from .lines import Lines
-from .messages import CUT_OFF, NAME, message
-from .streams import bare, streams
+from .lines import NAME, Lines
+from .messages import CUT_OFF, message
+from .streams import streams
 from .tracebacks import tracebacks
 
 # What a message of a trainer is called that stands for itself, with no exception.
 SAID = "Said"
 # A message whose exception is shown elsewhere, or nowhere.
 REPORTED = "Reported"
-_CODE = r"(?:[Ee]xit ?[Cc]ode|\b[Ee]xit(?:ed)?(?: with)?(?: code| status)?)[\"']?[:=]? *\(?"
+_CODE = r"(?:(?:[Ee]xit|[Rr]eturn) ?[Cc]ode|\b[Ee]xit(?:ed)?(?: with)?(?: code| status)?)[\"']?[:=]? *\(?"
 
 
 def _code(*codes: int | str) -> str:
@@ -27,7 +27,7 @@ def _code(*codes: int | str) -> str:
 _ENDS = (
     (
         "Killed",
-        ("illed", "SIGKILL", "xit", "9/KILL", "oom", "OOM"),
+        ("illed", "SIGKILL", "xit", "return code", "9/KILL", "oom", "OOM"),
         rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
         r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer|oom-kill:constraint="
         r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$",
@@ -43,7 +43,11 @@ _ENDS = (
         rf"Segmentation fault|segfault at |SIGSEGV|{_code(139, -11)}",
     ),
     ("BusError", ("Bus error", "SIGBUS", "xit"), rf"\bBus error\b|SIGBUS|{_code(135, -7)}"),
-    ("Aborted", ("Abort", "SIGABRT", "xit"), rf"^Aborted\b|SIGABRT|{_code(134, -6)}"),
+    (
+        "Aborted",
+        ("Abort", "SIGABRT", "xit", "3221226505", "1073740791"),
+        rf"^Aborted\b|SIGABRT|{_code(134, -6)}|\b3221226505\b|-1073740791\b",
+    ),
     (
         "IllegalInstruction",
         ("llegal instruction", "SIGILL", "xit", "3221225501", "-1073741795"),
@@ -64,6 +68,7 @@ _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
+_LOADING = re.compile(r"\s*Loading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
@@ -81,7 +86,7 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     """Every failure of a log, in the order in which they were printed; a chain of exceptions is one, its last."""
     processes = streams(lines)
     found = [failure for process in processes for failure in tracebacks(process)]
-    found += _endings(lines)
+    found += [failure for process in processes for failure in _endings(process)]
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
@@ -94,21 +99,22 @@ def _alone(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("Error", "Exception", "Interrupt", "errors."):
         named = _NAMED.match(lines[at])
         if named is not None and not _BENIGN.search(named["lead"]):
-            text, end = message(lines, at, named["message"] or "")
+            text, end = named["message"] or "", at + 1
+            if not named["lead"]:
+                text, end = message(lines, at, text)
             yield Failure(named["type"], text, (), lines.numbers[end - 1], begin=lines.numbers[at])
 
 
 def _last_words(lines: Lines) -> Iterator[Failure]:
     """What programs say of their own end, in words that tell no exception."""
-    places = [
-        at for at in lines.holding("ERR", "FATAL", "CRITICAL", "rror:", "atal:") if _LAST_WORDS.match(lines[at])
-    ]
+    words = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error")
+    places = [at for at in lines.holding(*words) if _LAST_WORDS.match(lines[at])]
     for at in places[-1:]:
         begin = at
         while begin - 1 in places:
             begin -= 1
-        words = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
-        yield Failure(REPORTED, "\n".join(words), (), lines.numbers[at], begin=lines.numbers[begin])
+        said = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
+        yield Failure(REPORTED, "\n".join(said), (), lines.numbers[at], begin=lines.numbers[begin])
 
 
 def _said(lines: Lines, at: int, name: str, words: str) -> Failure:
@@ -122,11 +128,14 @@ def _endings(lines: Lines) -> Iterator[Failure]:
             if re.search(pattern, lines[at]):
                 yield _said(lines, at, name, lines[at].strip())
     for at in lines.holding("error: "):
-        if (refused := _ARGPARSE.match(bare(lines[at]))) is not None:
+        if (refused := _ARGPARSE.match(lines[at])) is not None:
             yield _said(lines, at, "ArgumentError", refused["message"])
     for at in lines.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
+    if lines and _LOADING.match(lines[last]):
+        yield _said(lines, last, "EndsLoading", lines[last].strip())
     for known in printed():
         places = [at for at in lines.holding(known.line) if re.search(known.text, lines[at])]
         if len(places) >= known.least:

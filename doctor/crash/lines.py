@@ -1,4 +1,4 @@
-"""A log as a person read it on the screen: no escape codes, and of each progress bar the last state."""
+"""A log as a person read it on the screen: no escape codes, and of each progress bar the first and the last state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ _ENTITY = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{2,5}|#x[0-9a-fA-F]{2,4})
 _TAG = re.compile(r"</?(?:span|div|pre|code|p|b|i|em|strong|font|a|td|tr)\b[^<>\n]{0,200}>")
 _TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("\xa0", " "))
 _CONTAINER = re.compile(r'^\{"log":"(?:[^"\\]|\\.)*".*\}$', re.M)
+# What can be nothing but the name of an exception.
+NAME = (
+    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)|Exception)"
+    r"|(?:[a-z_]\w*\.)+(?:errors?|exceptions?|exc)\.[A-Z]\w+"
+)
 # A traceback as the value of a string: its line ends are written out.
-_WRITTEN_OUT = re.compile(r".*" + re.escape(START) + r":(?:\\r)?\\n.*")
+_WRITTEN_OUT = re.compile(re.escape(START) + r".*?\\n.*\\n")
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_QUOTE = re.compile(r'(?<!\\)"')
+_SPELLED = {"n": "\n", "t": "\t", "r": ""}
 # A traceback whose line ends were lost.
 _RUN_ON = re.compile(r'.*\(most recent call last\):\s+File ".*')
 _FRAME_IN = re.compile(r' +(File "[^"]+", line \d+(?:, in (?:<\w+>|\w+))?) *')
-_NAMED_LAST = re.compile(
-    r" (?=(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: (?!.*\w(?:Error|Exception): )|$))"
-)
+_NAMED_LAST = re.compile(rf" (?=(?:{NAME})(?:: (?!.*\w(?:Error|Exception): )|$))")
 _BAR = re.compile(r"\d+%\|[^|\n]*\| *[\d.?]+\w*/[^\[\]\n]*\[[^\]\n]*\]|\d+it \[[^\]\n]*(?:it/s|s/it)[^\]\n]*\]")
 # A bar, or what a training shows of its steps.
 IS_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?\d")
@@ -123,7 +129,9 @@ def _parts(line: str) -> list[str]:
     parts = [line]
     if "\r" in line:
         states = [state for state in line.split("\r") if state.strip()]
-        parts = [state for state in states[:-1] if not IS_BAR.search(state)] + states[-1:] or [""]
+        bars = [at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)]
+        passed = set(bars[1:])
+        parts = [state for at, state in enumerate(states) if at not in passed] or [""]
     if START in line:
         parts = [one for part in parts for one in _unfolded(part)]
     return [one for part in parts for one in _after_bar(part)]
@@ -131,12 +139,15 @@ def _parts(line: str) -> list[str]:
 
 def _unfolded(line: str) -> list[str]:
     """The lines of a traceback that is written in one."""
-    if _WRITTEN_OUT.match(line):
-        text = line.replace("\\r\\n", "\\n").replace("\\n", "\n").replace('\\"', '"')
-        return text.replace("\\\\", "\\").split("\n")
+    if _WRITTEN_OUT.search(line):
+        return [text for part in _QUOTE.split(line) for text in _ESCAPED.sub(_spelled, part).split("\n")]
     if _RUN_ON.match(line):
-        return _NAMED_LAST.sub("\n", _FRAME_IN.sub(r"\n  \1\n    ", line)).split("\n")
+        return _NAMED_LAST.sub("\n", _FRAME_IN.sub(r"\n  \1\n    ", line.rstrip())).split("\n")
     return [line]
+
+
+def _spelled(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else _SPELLED.get(escape[2], escape[2])
 
 
 def _after_bar(line: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .lines import IS_BAR
+from .lines import IS_BAR, NAME
 from .reading import START
 from .streams import FRAME
 
@@ -18,11 +18,6 @@ CUT_OFF = "CutOff"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct")
 MOST_LINES = 40
 ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[a-z_]\w*\.)+\w+(?=:))(?:: ?(?P<message>.*)|)$")
-# What can be nothing but the name of an exception, wherever it stands.
-NAME = (
-    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)"
-    r"|(?:[a-z_]\w*\.)+(?:errors?|exceptions?|exc)\.[A-Z]\w+"
-)
 CERTAIN = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*)|)$")
 # A line that some logger or launcher wrote, which is not the exception's any more.
 _LOGGED = re.compile(

@@ -10,7 +10,7 @@ START = "Traceback (most recent call last)"
 # Stands in the text alone in a line, before the number of the lines that come before the next one.
 GAP = "\x1c"
 HEAD = 1 << 18
-TAIL = 1 << 22
+TAIL = 1 << 21
 BEFORE, AROUND = 1 << 11, 1 << 16
 MOST_AROUND = 16
 _WORDS = (START.encode(), START.encode("utf-16-le"), START.encode("utf-16-be"))

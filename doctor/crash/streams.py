@@ -20,6 +20,15 @@ _BEGINS = re.compile(r'\s*File "|\[|\d{4}-\d\d|' + re.escape(START) + r"|(?:[A-Z
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
 _DIGITS = re.compile(r"\d+")
 _LONGEST_LEAD = 120
+# What can be a time, a level or a name before a line; of a few lines a name alone is none, for it may be an error's.
+_SYSLOG = r"[A-Z][a-z]{2} +\x01 [\x01:]+ [\w.\x01-]+ [\w./\x01-]+(?:\[\x01\])?: "
+_SURE = rf"{_SYSLOG}|\[[^\]\n]*\]:? *|[\x01:.,T/+-]+Z? +|\w+ STD(?:ERR|OUT): |> ?"
+_LEADS = (
+    re.compile(rf"(?:{_SURE})+"),
+    re.compile(rf"(?:{_SURE}|\(\w[^)\n]*\) *|(?![\w.]*[Ee]rror)[\w.-]+: +|[A-Z] )+"),
+)
+_FEW = 3
+_LAST = 40
 # "ValueErrorValueError: : ", "torchtorch..OutOfMemoryErrorOutOfMemoryError: : ", "ValueError: ValueError: ".
 _NAMED_TWICE = re.compile(r"(?:(?P<pieces>[\w.]+): : |(?P<once>(?:\w+\.)*[A-Z]\w+): (?P=once): )")
 _DOUBLED = re.compile(r"(?P<name>[A-Z]\w+)(?P=name): : |\b(?P<once>[A-Z]\w+: )(?P=once)")
@@ -87,6 +96,7 @@ def _whole(line: str) -> bool:
 def _bare(lines: Lines) -> Lines:
     """Without the times, quotes and names that stand before the frames, and before other lines that begin alike."""
     leads = {found["lead"] for at in lines.holding('File "') if (found := _LED_FRAME.match(lines[at])) is not None}
+    leads.add(_common_lead(lines))
     shapes = {_shape(lead) for lead in leads if 0 < len(lead) <= _LONGEST_LEAD}
     if not shapes:
         return lines
@@ -94,9 +104,22 @@ def _bare(lines: Lines) -> Lines:
     return Lines((line[found.end() :] if (found := pattern.match(line)) else line for line in lines), lines.numbers)
 
 
+def _common_lead(lines: Lines) -> str:
+    """What stands before each of the last lines, if that can be a name, a time or a level."""
+    masks = [_mask(line[:_LONGEST_LEAD]) for line in lines[-_LAST:] if len(line.split()) > 1]
+    low, high = min(masks, default=""), max(masks, default="")
+    alike = next((at for at, sign in enumerate(low) if high[at : at + 1] != sign), len(low))
+    lead = _LEADS[len(set(masks)) > _FEW].match(low[:alike])
+    return lead[0].replace("\0", "INFO").replace("\1", "1") if lead is not None else ""
+
+
+def _mask(text: str) -> str:
+    return _LEVEL.sub("\0", _DIGITS.sub("\1", text))
+
+
 def _shape(lead: str) -> str:
     """What matches the lead of other lines, with another time and level; an empty line has lost its spaces."""
-    text = _LEVEL.sub("\0", _DIGITS.sub("\1", lead))
+    text = _mask(lead)
     whole = re.escape(text.rstrip()).replace("\0", "[A-Z]+").replace("\1", r"\d+")
     spaces = len(text) - len(text.rstrip())
     return f"{whole}(?: {{{spaces}}}|$)" if spaces else whole

@@ -69,6 +69,7 @@ def predict(
         total=card.memory_total if card else system.memory_total,
         free=card.memory_free if card else system.memory_available,
         budget_source=card.source if card else f"{seen_by}: the system's available memory",
+        as_published=bool(sizes.assumed),
         assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
         host_peak=host_peak_of(case) if card else peak,
         host_free=system.memory_available,

@@ -65,7 +65,9 @@ class Known:
     frames.
 
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
-    `alone` tells that this is another failure than the rules with the same words look for.
+    `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
+    they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
+    words look for; `messenger`, that it only came after another one. `source` is the address of a text of it.
     """
 
     cause: str
@@ -78,12 +80,19 @@ class Known:
     line: str = ""
     least: int = 1
     alone: bool = False
+    words: tuple[str, ...] = ()
+    messenger: bool = False
+    source: str = ""
+
+    @property
+    def pattern(self) -> str:
+        return self.text or "|".join(map(re.escape, self.words))
 
     def matches(self, failure: Failure) -> bool:
         if self.line:
             return failure.name == "Said" and self.line in failure.message and _in(self.text, failure.message)
-        named = _named(self.error, failure) and (bool(self.text) or failure.name != "Reported")
-        if not (named and _in(self.text, failure.message)):
+        named = _named(self.error, failure) and (bool(self.pattern) or failure.name != "Reported")
+        if not (named and _in(self.pattern, failure.message)):
             return False
         return not self.where or any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames)
 
@@ -111,8 +120,10 @@ def _named(error: str, failure: Failure) -> bool:
 
 
 def _in(pattern: str, text: str) -> bool:
-    """Messages are broken into lines by their writers, and by panels as wide as the window."""
-    return re.search(pattern, " ".join(text.split())) is not None
+    """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
+    log does not show the end."""
+    whole, first = " ".join(text.split()), text.partition("\n")[0]
+    return re.search(pattern, whole) is not None or re.search(pattern, first) is not None
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Memory:
     Each of the `alternatives` is applied on top of the ones before it. The true peak is expected from `below` bytes
     under the computed one to `margin` above it. CUDA shows `cards` of the same kind, of which the fullest has
     `least_free` bytes left; the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is
-    where the run would fit, when it does not fit here.
+    where the run would fit, when it does not fit here. `as_published`: parts that are not here were taken so.
     """
 
     device: str
@@ -70,6 +70,7 @@ class Memory:
     blocks: int = 0
     block: int = 0
     elsewhere: Elsewhere | None = None
+    as_published: bool = False
 
     @property
     def peak(self) -> Phase:

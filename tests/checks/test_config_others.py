@@ -52,6 +52,8 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
             "error",
             "gradient_checkpointing",
         ),
+        ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=false\n", "warning", None),
+        ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=true\n", "error", None),
         ("c.toml", SCRIPTS + "learing_rate = 1e-4\n", "warning", "learning_rate"),
         ("c.toml", SCRIPTS + "network_dmi = 16\n", "warning", "network_dim"),
         ("d.toml", DATASETS + "num_repeat = 3\n", "error", "num_repeats"),

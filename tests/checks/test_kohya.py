@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers.trainer_utils import SchedulerType
 
+from zdoctor import check
 from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine.examination import examine_config
@@ -218,6 +219,22 @@ def test_zimage(
 ) -> None:
     ((rule, pointer),) = findings(zimage(tmp_path, monkeypatch, data, **changed))
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
+
+
+def test_a_folder_of_videos_is_no_folder_of_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clips").mkdir()
+    for name in ("a.mp4", "a.txt", "b.MKV", "b.txt"):
+        (tmp_path / "clips" / name).write_text("a cat")
+    data = DATA.replace("image_directory", "video_directory")
+    assert not findings(zimage(tmp_path, monkeypatch, data.replace('"cats"', '"clips"')))
+    assert findings(zimage(tmp_path, monkeypatch, data)) == [("KOH004", "/datasets/0/video_directory")]
+
+
+@pytest.mark.parametrize(("name", "known"), [("no_resize_control", True), ("no_size_control", False)])
+def test_old_names_of_a_dataset_file_are_known(tmp_path: Path, name: str, known: bool) -> None:
+    (tmp_path / "m.toml").write_text(DATA + f"qwen_image_edit_{name} = true\nflux_kontext_{name} = true\n")
+    report = check(str(tmp_path / "m.toml"), selected=["CFG002"])
+    assert (not report.errors) == known
 
 
 def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

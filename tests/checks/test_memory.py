@@ -11,7 +11,20 @@ import pytest
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.memory import GIB, predict
-from zdoctor.doctor.model import Component, Fix, Gpu, Memory, ModelFolder, Run, SetValue, System, Value, Where
+from zdoctor.doctor.model import (
+    Component,
+    Fix,
+    Gpu,
+    Memory,
+    ModelFolder,
+    Run,
+    SetValue,
+    System,
+    Tensor,
+    Value,
+    WeightFile,
+    Where,
+)
 from zdoctor.doctor.model.cards import CHOSEN
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.recorded import RecordedWorld
@@ -321,6 +334,17 @@ def test_no_gpu() -> None:
         list(no_gpu_for_full_model(run, (), probed(run_of("acme/Z-Tiny")), SYSTEM))
     tiny = replace(model, components={"transformer": replace(part, needed={"w": (40, 40)})})
     assert list(no_gpu_for_full_model(run, (), tiny, SYSTEM)) == []
+    # a header may say more than its file of some hundred bytes holds: it is said, and not computed
+    said = replace(part, needed=None, config=None, weights=(_said((80_000, 80_000)),))
+    (finding,) = no_gpu_for_full_model(run, (), replace(model, components={"transformer": said}), SYSTEM)
+    assert "6.4 billion parameters (by the headers of its files)" in finding.text()
+    built = replace(part, needed={"w": (80_000, 80_000)}, config={"dim": 1}, weights=())
+    (finding,) = no_gpu_for_full_model(run, (), replace(model, components={"transformer": built}), SYSTEM)
+    assert "6.4 billion parameters (by its config.json)" in finding.text()
+
+
+def _said(shape: tuple[int, ...]) -> WeightFile:
+    return WeightFile("a.safetensors", "/a.safetensors", 300, {"w": Tensor("BF16", shape)})
 
 
 @pytest.mark.parametrize(

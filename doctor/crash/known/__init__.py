@@ -9,15 +9,48 @@ from functools import cache
 
 from ...model.crashes import Known
 from ...trainers import loaded, trainers
-from . import card, machine, memory, packages, scripts, weights
+from . import (
+    card,
+    checkpoints,
+    hub,
+    installs,
+    kernels,
+    launchers,
+    libraries,
+    machine,
+    memory,
+    other_trainers,
+    packages,
+    scripts,
+    tensors,
+    versions,
+    weights,
+)
+
+_ROOMLESS = (
+    scripts,
+    other_trainers,
+    hub,
+    tensors,
+    weights,
+    checkpoints,
+    memory,
+    kernels,
+    versions,
+    libraries,
+    installs,
+    packages,
+    card,
+    machine,
+)
 
 
 @cache
 def known() -> tuple[Known, ...]:
     """Those of the trainers' rooms come first. Asked for only when the plug-ins are there."""
     rooms = dict.fromkeys(trainer.failures for trainer in trainers() if trainer.failures)
-    own = (scripts, weights, memory, packages, card, machine)
-    return tuple(one for room in (*map(loaded, rooms), *own) for one in room.KNOWN)
+    own = (one for room in (*map(loaded, rooms), *_ROOMLESS) for one in room.KNOWN)
+    return (*own, *installs.LAST, *launchers.KNOWN)
 
 
 @cache

@@ -19,7 +19,8 @@ KNOWN = (
         "The process may not open more files.",
         "ulimit -n 65536 before the start, or fewer workers that read pictures.",
         error="OSError",
-        text=r"\[Errno 24\] Too many open files",
+        words=("[Errno 24] Too many open files",),
+        source="https://docs.python.org/3/library/errno.html",
     ),
     Known(
         "What this account may write is used up, though the disk may have room.",
@@ -37,8 +38,45 @@ KNOWN = (
     Known(
         "Another program holds the file open: a second run, a viewer, a virus scanner or a synchronized folder.",
         "Close it, or let the run write into a folder that nothing else watches.",
-        text=r"being used by another process|WinError 32\b",
-        alone=True,
+        text=r"being used by another process|WinError 32\b|os error 32\b",
+        words=("[WinError 32]", "(os error 32)", "being used by another process"),
+        source="https://github.com/PozzettiAndrea/ComfyUI-UniRig/issues/9",
+    ),
+    Known(
+        "The cloud's program (OneDrive, iCloud) keeps this file elsewhere and did not give it in time.",
+        "Move the pictures and the model out of the synchronized folder, or set them to be always kept on this "
+        "device.",
+        words=("The cloud operation", "WinError 362", "WinError 426", "cloud file provider"),
+        text=r"WinError (?:36[0-9]|39[0-9]|426)\b|[Cc]loud (?:operation|file provider)",
+        source="https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-",
+    ),
+    Known(
+        "A virus scanner has taken the file for harmful and refuses it.",
+        "Look into the scanner's history, and allow the file when its source is the right one.",
+        words=("WinError 225",),
+        text=r"WinError 225\b",
+        source="https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-",
+    ),
+    Known(
+        "The system refuses this account the file or folder: it belongs to another account (in a container most "
+        "often "
+        "root), is write-protected, or another program such as a virus scanner or OneDrive guards it.",
+        "Let the run write into a folder of your own outside of Program Files, OneDrive and system folders; on Linux "
+        "sudo chown -R $USER FOLDER, with the folder of the message.",
+        avoid="Starting as administrator or root leaves files that the next start may not touch.",
+        error="PermissionError",
+        text=r"\[Errno 13\]|\[WinError 5\]",
+        rule="PTH001",
+        source="https://docs.python.org/3/library/exceptions.html#PermissionError",
+    ),
+    Known(
+        "A file for the shell or for settings was saved with the line ends of Windows (CRLF), so that each value "
+        "ends "
+        "with a character that cannot be seen.",
+        "sed -i 's/\\r$//' FILE for each .sh and .env file, and in git: git config core.autocrlf input",
+        words=("$'\\r': command not found", "\\r': No such file", "invalid choice: '", "bash\\r", "bash^M"),
+        text=r"\$'\\r'|\\r['\"]: No such file|invalid choice: '[^']*\\r'|(?:bash|sh)(?:\\r|\^M)",
+        source="https://github.com/bghira/SimpleTuner/issues/632",
     ),
     Known(
         "A backslash path in double quotes holds \\U and eight digits, which YAML reads as a character.",

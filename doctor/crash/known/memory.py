@@ -8,12 +8,42 @@ _CHECK_RAM = "zdoctor check CONFIG compares the RAM that loading takes with what
 
 KNOWN = (
     Known(
+        "The card is full, and this run is not alone on it; the message counts what each process holds.",
+        "nvidia-smi names them: end the others (an earlier run that hangs, a notebook, a desktop program), or take "
+        "another card by CUDA_VISIBLE_DEVICES.",
+        avoid="Smaller settings for this run help little as long as the others hold the card.",
+        text=r"CUDA out of memory.*Process \d+ has (?:\d\d+|[2-9])\.\d+ GiB memory in use\. "
+        r"(?:Process \d+ has|Including non-PyTorch memory, this process has) (?:\d\d+|[2-9])\.\d+ GiB",
+        words=("CUDA out of memory. Tried",),
+        rule="MEM001",
+        source="https://github.com/modelscope/DiffSynth-Studio/issues/1238",
+    ),
+    Known(
         "The card has not enough memory for this phase of the run.",
         "zdoctor check CONFIG predicts the peak phase by phase and names the least harmful setting that fits.",
         avoid="Setting PYTORCH_ALLOC_CONF helps against fragmentation only, not against a peak that is too high.",
-        text=r"(CUDA|HIP|XPU|MPS backend) out of memory|CUDA error: out of memory|CU(BLAS|DNN)_STATUS_ALLOC_FAILED"
-        r"|OOM during training step \d+ times in a row",
+        words=(
+            "CUDA out of memory. Tried",
+            "HIP out of memory. Tried",
+            "XPU out of memory. Tried",
+            "MPS backend out of memory (",
+            "ran out of memory on your GPU",
+        ),
+        text=r"(CUDA|HIP|XPU|MPS backend) out of memory|CU(BLAS|DNN)_STATUS_ALLOC_FAILED"
+        r"|OOM during training step \d+ times in a row|Allocation on device|ran out of memory on your GPU",
         rule="MEM001",
+        source="https://github.com/ali-vilab/ACE_plus/issues/44",
+    ),
+    Known(
+        "The driver refused memory, and not PyTorch's own store of it: page-locked (pinned) memory of the computer, "
+        "of "
+        "which Windows and WSL give only a part of the RAM, or memory of the card that something else took.",
+        "Switch off what pins memory (layer_offloading or block swap with pinned memory, pin_memory); in WSL give it "
+        "more RAM in .wslconfig. When nvidia-smi shows a full card, end what else is on it.",
+        avoid="It is not the message of a card that is too small: 'CUDA out of memory. Tried to allocate …' is.",
+        words=("CUDA error: out of memory", "cudaErrorMemoryAllocation"),
+        text=r"CUDA error: out of memory|cudaErrorMemoryAllocation",
+        source="https://github.com/ostris/ai-toolkit/issues/929",
     ),
     Known(
         "The card had not enough memory for some steps. ai-toolkit leaves such a step out and goes on, so these "
@@ -26,10 +56,14 @@ KNOWN = (
         "The shared memory (/dev/shm), through which the workers that read pictures hand them over, is full.",
         "In Docker start the container with --ipc=host, or with a larger --shm-size; elsewhere set the number of "
         "workers to 0.",
-        error="RuntimeError",
         text=r"unable to (open|write|resize|mmap|allocate)[^:]*(</torch_|/dev/shm|shared memory object </torch)"
         r"|DataLoader worker \(pid.*is killed by signal: Bus error|insufficient shared memory \(shm\)",
-        alone=True,
+        words=(
+            "unable to open shared memory object </torch",
+            "is killed by signal: Bus error",
+            "insufficient shared mem",
+        ),
+        source="https://github.com/aws/sagemaker-python-sdk/issues/5592",
     ),
     Known(
         "The system ended the process; on Linux most often because the computer, or its container, ran out of RAM.",
@@ -40,8 +74,9 @@ KNOWN = (
     Known(
         "The system ended a worker that reads pictures, most often because the computer ran out of RAM.",
         f"{_CHECK_RAM} Fewer workers (num_workers: 0) need less.",
-        error="RuntimeError",
         text=r"DataLoader worker \(pid.*is killed by signal: Killed",
+        words=("is killed by signal: Killed",),
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/DataLoader.cpp",
         rule="MEM002",
     ),
     Known(
@@ -55,13 +90,22 @@ KNOWN = (
         "Windows has no more memory to promise: RAM and page file together are smaller than what is loaded.",
         "Let Windows manage the size of the page file, on a drive that has room for the model; then restart.",
         avoid="Free memory of the card does not help; this is about RAM.",
-        text=r"os error 1455|WinError 1455|[Tt]he paging file is too small",
+        words=("(os error 1455)", "WinError 1455", "he paging file is too small"),
+        source="https://github.com/Comfy-Org/ComfyUI/issues/11009",
         rule="MEM002",
     ),
     Known(
         "The computer ran out of RAM.",
         _CHECK_RAM,
-        text=r"DefaultCPUAllocator: (can't allocate|not enough) memory|\[Errno 12\] Cannot allocate memory"
+        words=(
+            "DefaultCPUAllocator: can't allocate memory",
+            "DefaultCPUAllocator: not enough memory",
+            "[Errno 12] Cannot allocate memory",
+            "numpy._core._exceptions._ArrayMemoryError",
+        ),
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/c10/core/impl/alloc_cpu.cpp",
+        text=r"_ArrayMemoryError|DefaultCPUAllocator: (can't allocate|not enough) memory|\[Errno 12\] Cannot "
+        r"allocate memory"
         r"|Unable to allocate [\d.]+ [KMGT]iB for an array",
         rule="MEM002",
     ),
@@ -86,5 +130,13 @@ KNOWN = (
         _CHECK_RAM,
         error="Interrupted",
         rule="MEM002",
+    ),
+    Known(
+        "The log ends while weights are read, without a word of an error. Most often the computer ran out of RAM and "
+        "page file, and the system ended the process; or the log was copied before it was at its end.",
+        _CHECK_RAM,
+        error="EndsLoading",
+        rule="MEM002",
+        source="https://github.com/ostris/ai-toolkit/issues/757",
     ),
 )

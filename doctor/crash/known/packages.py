@@ -8,18 +8,25 @@ KNOWN = (
     Known(
         "This build of PyTorch holds no code for the card.",
         "Install the PyTorch wheel that its site names for this card and driver.",
-        text=r"no kernel image is available for execution on the device",
+        words=("CUDA error: no kernel image is available", "is not compatible with the current PyTorch installation"),
+        source="https://github.com/bmaltais/kohya_ss/issues/3276",
+        text=r"no kernel image is available for execution on the device|is not compatible with the current PyTorch "
+        r"inst",
         rule="PKG002",
     ),
     Known(
         "This is the build of PyTorch without CUDA.",
         "Install the PyTorch wheel that its site names for this card and driver.",
+        words=("Torch not compiled with CUDA enabled",),
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/cuda/__init__.py",
         text=r"Torch not compiled with CUDA enabled|PyTorch is not linked with support for cuda devices",
         rule="PKG001",
     ),
     Known(
         "The program finds no card: there is none, its driver is not loaded, or CUDA_VISIBLE_DEVICES hides it.",
         "nvidia-smi tells whether the driver answers; in Docker the container needs --gpus all.",
+        words=("Found no NVIDIA driver on your system", "No CUDA GPUs are available"),
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/cuda/__init__.py",
         text=r"Found no NVIDIA driver on your system|No CUDA GPUs are available|No GPU found\. A GPU is needed"
         r"|Cannot access accelerator device when none is available",
         rule="MEM003",
@@ -27,36 +34,26 @@ KNOWN = (
     Known(
         "The driver of the card is older than what this build of PyTorch needs.",
         "Update the driver, or install a PyTorch wheel for an older CUDA.",
+        words=(
+            "CUDA driver version is insufficient",
+            "The NVIDIA driver on your system is too old",
+            "PTX was compiled with an",
+        ),
+        source="https://github.com/pytorch/pytorch/issues/146056",
         text=r"CUDA driver version is insufficient for CUDA runtime version"
         r"|The NVIDIA driver on your system is too old|provided PTX was compiled with an unsupported toolchain"
         r"|device kernel image is invalid",
         rule="PKG003",
     ),
     Known(
-        "torchvision was built for another PyTorch than the one installed.",
-        "Install torch and torchvision together, from the same index.",
-        text=r"operator torchvision::nms does not exist",
-    ),
-    Known(
         "The trainer needs a newer diffusers than the one installed, most often a commit that is in no release.",
         "pip install -r requirements.txt in the trainer's folder, in the environment that runs it.",
         avoid="pip install -U diffusers may bring a version that is too new for it.",
         error="ImportError",
+        words=("Diffusers is out of date",),
+        source="https://github.com/ostris/ai-toolkit/blob/main/toolkit/stable_diffusion_model.py",
         text=r"Diffusers is out of date",
         rule="PKG004",
-    ),
-    Known(
-        "Two packages do not go with each other: one asks the other for something that this version of it lacks.",
-        "Install the versions that the trainer's own requirements name: pip install -r requirements.txt",
-        avoid="Upgrading the one that is named alone moves the mismatch to the next package.",
-        error="ImportError",
-        text=r"cannot import name '\w+' from "
-        r"'?(diffusers|transformers|peft|accelerate|torchao|huggingface_hub|optimum)",
-    ),
-    Known(
-        "transformers could not import a part of itself, because a package that it needs there is missing or broken.",
-        'python -c "from transformers import T5EncoderModel", with the name from the message, shows which one.',
-        text=r"Could not import module '\w+'\. Are this object's requirements defined correctly",
     ),
     Known(
         "The package kernels is newer than this transformers knows.",
@@ -69,6 +66,8 @@ KNOWN = (
         "was not finished.",
         "pip install -r requirements.txt in the trainer's folder, with the same python that starts the run.",
         error="ModuleNotFoundError",
+        words=("No module named '", 'No module named "'),
+        source="https://github.com/Tavris1/AI-Toolkit-Easy-Install/issues/3",
         text=r"No module named",
     ),
     Known(
@@ -80,18 +79,24 @@ KNOWN = (
     Known(
         "Weights & Biases asks for its key, and nobody can answer.",
         "wandb login before the start, or WANDB_MODE=offline.",
+        words=("api_key not configured (no-tty)",),
+        source="https://github.com/wandb/wandb/blob/main/wandb/errors/errors.py",
         text=r"api_key not configured \(no-tty\)",
     ),
     Known(
         "A name or a caption holds characters that the terminal's code page lacks.",
         "Set PYTHONUTF8=1 before the start.",
         error="UnicodeEncodeError",
+        words=("codec can't encode",),
+        source="https://docs.python.org/3/using/windows.html#utf-8-mode",
         text=r"'(charmap|gbk|cp\d+|ascii|latin-1)' codec can't encode",
     ),
     Known(
         "A file written in UTF-8 is read in the code page of this Windows.",
         "Set PYTHONUTF8=1 before the start.",
         error="UnicodeDecodeError",
+        words=("codec can't decode",),
+        source="https://github.com/AIMixer/LoRAMaster/issues/1",
         text=r"'(charmap|gbk|cp\d+|ascii)' codec can't decode",
         alone=True,
     ),

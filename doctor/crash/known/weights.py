@@ -14,7 +14,8 @@ KNOWN = (
         "Compare the files with the architecture and fetch what is missing.",
         avoid="low_cpu_mem_usage=False, skipping the block, to_empty() or fp8_base only hide it: the run then trains "
         "on random weights.",
-        text=r"Cannot copy out of meta tensor; no data!",
+        words=("Cannot copy out of meta tensor; no data!",),
+        source="https://github.com/Wan-Video/Wan2.2/issues/299",
         rule="MDL001",
     ),
     Known(
@@ -26,9 +27,30 @@ KNOWN = (
         rule="MDL002",
     ),
     Known(
+        "There was no room on the disk for what was saved.",
+        "Make room, or save fewer checkpoints and elsewhere; the file that was just written is not whole.",
+        avoid="Nothing is wrong with the model's files; do not fetch them again.",
+        words=("No space left on device", "StorageFull"),
+        text=r"No space left on device|StorageFull|serializ.*\b[Cc]ode:? 28\b",
+        rule="DSK002",
+        source="https://github.com/hiyouga/LlamaFactory/issues/5155",
+    ),
+    Known(
+        "The disk or file system did not take what was saved: it was disconnected, is full or locked, or cannot "
+        "write "
+        "such files.",
+        "Save to a local disk, and copy from there.",
+        avoid="Nothing is wrong with the model's files; do not fetch them again.",
+        text=r"[Ee]rror while serializing|Safetensors Saving I/O error",
+        words=("rror while serializing", "Safetensors Saving I/O error"),
+        source="https://github.com/Nerogar/OneTrainer/issues/612",
+    ),
+    Known(
         "A weight file is cut short, or it is no weight file: a web page, or a git-lfs pointer.",
         _ONE_FILE,
         avoid=_NO_REPLACE,
+        words=("Error while deserializing header", "incomplete metadata, file not fully covered"),
+        source="https://github.com/datalab-to/marker/issues/970",
         text=r"incomplete metadata, file not fully covered|MetadataIncompleteBuffer|header too (large|small)"
         r"|HeaderTooLarge|HeaderTooSmall|[Ii]nvalid.?header|InvalidHeader|invalid offset for tensor|InvalidOffset"
         r"|Error while deserializing header|invalid JSON in header",
@@ -57,48 +79,6 @@ KNOWN = (
         error="OSError",
         text=r"Unable to load weights from (pytorch )?checkpoint file",
         rule="MDL004",
-    ),
-    Known(
-        "A download ended before the file was whole; the hub client keeps nothing of it.",
-        "Start again. If it happens at every start, HF_HUB_DOWNLOAD_TIMEOUT=60 gives a slow line more time.",
-        error="OSError",
-        text=r"Consistency check failed: file should be of size",
-    ),
-    Known(
-        "Files above 50 GB are downloaded with hf_xet only, which is missing here.",
-        "pip install hf_xet",
-        error="ValueError",
-        text=r"The file is too large to be downloaded using the regular download method",
-        rule="HUB005",
-    ),
-    Known(
-        "The model is given out only to those who accepted its licence, and the hub does not know who asks.",
-        "Accept the licence on the model's page, then type: hf auth login",
-        avoid="Another copy of the model by somebody else need not be the same model.",
-        text=r"[Gg]ated ?[Rr]epo|Access to model .* is restricted|You are trying to access a gated repo",
-        alone=True,
-    ),
-    Known(
-        "The hub has no model of that name, or it is private and the hub does not know who asks.",
-        "Compare the name with the model's page, capitals included; for a private one type: hf auth login",
-        text=r"Repository Not Found for url|401 Client Error: Unauthorized for url",
-        alone=True,
-    ),
-    Known(
-        "The hub could not be reached, and the model is not all in the cache.",
-        "With a complete copy on this machine, name its folder in the config, or set HF_HUB_OFFLINE=1 before the "
-        "start.",
-        text=r"Max retries exceeded with url|Temporary failure in name resolution|Name or service not known"
-        r"|getaddrinfo failed|couldn't connect to 'https://huggingface\.co'(?!.*looks like (?:/|[A-Za-z]:|\.|~))",
-        rule="HUB006",
-    ),
-    Known(
-        "Windows did not allow a link to be made in the hub cache: that takes the developer mode or administrator's "
-        "rights.",
-        "Upgrade huggingface_hub to 2 or newer, which does without; or switch on the developer mode.",
-        error="OSError",
-        text=r"WinError 1314",
-        alone=True,
     ),
     Known(
         "The model was loaded with a device_map that left a part of it on the disk or the CPU; such a model cannot "

@@ -40,20 +40,28 @@ def refuse(run: Run) -> list[str]:
     return list(dict.fromkeys(f"{what}{_line(run, name)}." for name, what in reasons))
 
 
+def is_another_job(run: Run) -> bool:
+    """Whether no LoRA is trained, or one of another model: whatever else is refused or broken, nothing helps."""
+    return any(is_wrong for _, is_wrong, _ in _job(run))
+
+
 def _line(run: Run, name: str) -> str:
     where = run.where(name)
     return "" if where.line is None else f" ({where.path}:{where.line})"
 
 
-def _model(run: Run) -> Rows:
-    architecture, network = run.recipe.architecture, run.recipe.network
+def _job(run: Run) -> Rows:
+    architecture = run.recipe.architecture
     kind = "a full fine-tune" if run.kind == "finetune" else f"a job of type {run.process_type or 'unknown'}"
-    known, is_lokr = ", ".join(trained()), network.type == "lokr"
-    of_rank = not is_lokr or lokr_rank(network) is not None
-    dropout = network.dropout
     yield "kind", run.kind != "lora", f"This runner trains LoRAs, but the config asks for {kind}"
-    told = f"The architecture {architecture or 'unknown'} is not supported; these are: {known}"
+    told = f"The architecture {architecture or 'unknown'} is not supported; these are: {', '.join(trained())}"
     yield "architecture", architecture not in trained(), told
+
+
+def _model(run: Run) -> Rows:
+    network = run.recipe.network
+    is_lokr, dropout = network.type == "lokr", network.dropout
+    of_rank = not is_lokr or lokr_rank(network) is not None
     yield _one_of("network_type", "The network type", network.type, NETWORKS)
     yield "rank", network.rank < 1 and of_rank, f"A LoRA of rank {network.rank} has nothing to train"
     told = f"The dropout {dropout:g} is not a number from 0 to below 1"
@@ -173,7 +181,7 @@ def _limits(run: Run) -> Rows:
         yield "samples", min(sample.width, sample.height) < CELL, told
 
 
-PARTS = (_model, _updates, _storage, _levers, _optimizer, _schedule, _loss, _datasets, _limits)
+PARTS = (_job, _model, _updates, _storage, _levers, _optimizer, _schedule, _loss, _datasets, _limits)
 
 
 def _one_of(name: str, what: str, value: str | None, known: Any, words: str = "") -> tuple[str, bool, str]:

@@ -1,4 +1,4 @@
-"""ai-toolkit."""
+"""ai-toolkit, read at 27a03a91 of August 2026."""
 
 from __future__ import annotations
 
@@ -133,5 +133,63 @@ KNOWN = (
         "Set cache_text_embeddings: true, or unload_text_encoder: false.",
         rule="TRN006",
         line="This will train only with a blank prompt or trigger word",
+    ),
+    Known(
+        "An edit model is trained with control images, and pictures of the dataset have none, or a sample has none.",
+        "Give the dataset control_path (or control_path_1 …) with a picture of the same name for each one, and each "
+        "sample its ctrl_img; zdoctor check CONFIG names the pictures without one.",
+        rule="DAT008",
+        words=("Missing control images for", "requires control (reference) images"),
+        source="https://github.com/ostris/ai-toolkit/issues/471",
+    ),
+    Known(
+        "A process of type ui_trainer was started from a terminal; only the web page can start it.",
+        "Write type: diffusion_trainer (or sd_trainer) in the config, or start the job on the web page.",
+        words=("AITK_JOB_ID not set",),
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/UITrainer.py",
+    ),
+    Known(
+        "None of the names that the network is to train is in this model.",
+        "Correct or remove only_if_contains, ignore_if_contains and target_lin_modules in network_kwargs.",
+        words=("There are not any lora modules in this network",),
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/network_mixins.py",
+    ),
+    Known(
+        "Somebody stopped the job on the web page, or it was put back into the queue.",
+        "Nothing has to be repaired.",
+        error="Exception",
+        text=r"^Job (?:stopped|returning to queue)$",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/UITrainer.py",
+    ),
+    Known(
+        "A trigger word or a network is missing for diff_output_preservation, or the text encoder is trained with "
+        "it.",
+        "Set trigger_word, keep network, and train_text_encoder: false; or switch the preservation off.",
+        words=(
+            "diff_output_preservation re",
+            "diff_output_preservation is not supported",
+            "blank_prompt_preservation re",
+        ),
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/SDTrainer.py",
+    ),
+    Known(
+        "unload_text_encoder is on while the text encoder is to be trained.",
+        "Set train_text_encoder: false, or unload_text_encoder: false.",
+        words=("Cannot unload text encoder if training text encoder",),
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/SDTrainer.py",
+    ),
+    Known(
+        "A key is missing in the config; the message names it and its place.",
+        "Write it there, indented like its neighbours; zdoctor check CONFIG tells more.",
+        words=("config file error. Missing", "config file is invalid. ", "config file must have a"),
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/jobs/BaseJob.py",
+    ),
+    Known(
+        "torchaudio is not installed, which ai-toolkit imports at its start since LTX-2, whatever is trained.",
+        "Install it in the version of this torch, from the same index as torch (pip install torchaudio --index-url "
+        "https://download.pytorch.org/whl/cu128).",
+        avoid="pip install torchaudio alone may replace torch by a build without CUDA.",
+        words=("No module named 'torchaudio'",),
+        source="https://github.com/Tavris1/AI-Toolkit-Easy-Install/issues/3",
     ),
 )

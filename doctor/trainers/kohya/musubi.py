@@ -56,7 +56,11 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "network_type": {"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
         "noise_scheduler": "flowmatch",
     }
-    return OfTrainer(script, fields, _KEYS | keys_of(datasets, "image_directory"))
+    keys = keys_of(datasets, "image_directory")
+    keys |= {
+        f"{one.key}/folder_path": name for one in datasets if (name := f"{one.key}/video_directory") in w.settings
+    }
+    return OfTrainer(script, fields, _KEYS | keys)
 
 
 def _script(w: Written) -> str:
@@ -71,7 +75,7 @@ def _dataset(w: Written, key: str) -> Dataset:
     sizes = size if isinstance(size, list) else [size]
     return Dataset(
         key=key,
-        folder=alone.maybe("image_directory", "video_directory"),
+        folder=alone.maybe("video_directory", "image_directory"),
         caption_extension=own.text("caption_extension"),
         resolutions=tuple(dict.fromkeys(s for s in sizes if isinstance(s, int) and not isinstance(s, bool)))
         or (960, 544),

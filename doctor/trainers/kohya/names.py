@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from ...configs.words import words
 
+# Names that musubi-tuner's dataset file still takes (dataset/config_utils.py deprecated_key_map).
+RENAMED = {
+    "flux_kontext_no_resize_control": "no_resize_control",
+    "qwen_image_edit_no_resize_control": "no_resize_control",
+    "qwen_image_edit_control_resolution": "control_resolution",
+}
+
 # Speed, memory, caches, logs and the trainer's own files: nothing of what is learnt.
 APART = words(
     """

@@ -11,6 +11,7 @@ from ...configs.written import Setting, Written, fields_of
 from ...model import Config, Dataset, Problem, Run, Value, Where
 from ...model.cards import CHOSEN
 from ...model.recipe import Recipe, with_fields
+from .names import RENAMED
 from .samples import samples_of
 from .starts import PARSED, Start, datasets_of, tree_beside
 
@@ -69,6 +70,8 @@ def run_of(config: Config, start: Start, index: int, beside: Beside, own: Own) -
     if isinstance(options, Problem):
         return options
     settings, described = options
+    if config.trainer == "musubi-tuner":
+        settings = _renamed(settings)
     w = Written(settings, PARSED, {"dataset_config"})
     script, fields, own_keys = own(start, w)
     keys = _KEYS | dict(own_keys)
@@ -131,6 +134,15 @@ def _with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Conf
     if isinstance(tree, Problem):  # one that is not there is told by a rule
         return tree if tree.where.path != named.where.path else (settings, None)
     return settings | datasets_of(*tree), tree[1]
+
+
+def _renamed(settings: dict[str, Value]) -> dict[str, Value]:
+    """The settings with those of a dataset file that have an old name by the new one, which goes before."""
+    old = {
+        key: f"{key[: -len(name)]}{RENAMED[name]}" for key in settings if (name := key.rpartition("/")[2]) in RENAMED
+    }
+    made = {old.get(key, key): value for key, value in settings.items() if old.get(key) not in settings}
+    return made if old else settings
 
 
 def of_dataset(trainer: str, key: str, w: Written) -> Written:

@@ -1,4 +1,7 @@
-"""SimpleTuner: what it logs before it ends with code 1, without an exception."""
+"""SimpleTuner: what it logs before it ends with code 1, without an exception.
+
+Read at bc8e6ab77 of August 2026.
+"""
 
 from __future__ import annotations
 
@@ -43,5 +46,22 @@ KNOWN = (
         text=r"Expected all tensors to be on the same device",
         rule="SIM005",
         where=r"group_offload|optimum.quanto",
+    ),
+    Known(
+        "SimpleTuner looked for its config in a place where it is not. A container that sets ENV for its shell "
+        "(ENV=/etc/shinit_v2) is taken for the name of a config.",
+        "unset ENV before the start, or ENV=default; and start in the folder in which config/ lies.",
+        words=("Cannot find config file: ", "Can not find config file: "),
+        source="https://github.com/bghira/SimpleTuner/issues/1683",
+    ),
+    Known(
+        "A dataset gives no batch at all: too few pictures for the batch size, the cards and the accumulation, or "
+        "all "
+        "were left out for their size or shape.",
+        "Lower train_batch_size or gradient_accumulation_steps, raise repeats, or loosen minimum_image_size and the "
+        "filters of the dataset.",
+        rule="SIM007",
+        words=("ataset produced no usable samples",),
+        source="https://github.com/bghira/SimpleTuner/blob/bc8e6ab77/simpletuner/helpers/data_backend/factory.py",
     ),
 )

@@ -141,6 +141,17 @@ def test_a_variable_that_the_trainer_does_not_look_at() -> None:
     assert [(finding.where and finding.where.line, finding.args["option"]) for finding in lost] == [(3, "lora_rank")]
 
 
+def test_a_comment_behind_a_value_belongs_to_it() -> None:
+    """env_file.parse_env_file reads the lines anew after train.sh has sourced them."""
+    text = "MODEL_FAMILY=flux\nOUTPUT_DIR=out # of today\nMODEL_TYPE=lora\n# own\nTRACKER_RUN_NAME='a # b'\n"
+    text += "VALIDATION_PROMPT=a#b\n"
+    found = looked_at({}, path="c/config.env", text=text).findings
+    lost = [finding for finding in found if finding.rule == "SIM001"]
+    assert [(finding.where and finding.where.line, finding.args["comment"]) for finding in lost] == [
+        (2, "# of today")
+    ]
+
+
 def test_samples_of_turbo() -> None:
     drawn = {"validation_prompt": "a lantern", "validation_guidance": 5, "validation_num_inference_steps": 8}
     reading = read_config("config.json", json.dumps({**HEALTHY, **drawn}, indent=1).encode(), {})

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from zdoctor.doctor.commands.child_process import Ended, _in_pipes, as_a_shell_finds, as_in_a_console, asked_to_stop
-from zdoctor.doctor.commands.config_argument import config_in
 from zdoctor.doctor.commands.run import _explained
+from zdoctor.doctor.commands.told import config_in
 from zdoctor.tests.configs_on_disk import write_config
 
 posix = pytest.mark.skipif(os.name != "posix", reason="terminals and signals as POSIX has them")

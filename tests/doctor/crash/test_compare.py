@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zdoctor.doctor.crash import compare
@@ -67,6 +67,7 @@ def test_logs_that_have_nothing_in_common() -> None:
     assert "no line in common" in paint(comparison_lines(compare("", "")))
 
 
+@settings(deadline=None)  # the tables of known failures are read at the first
 @given(st.lists(st.sampled_from([*WORKED.splitlines(), *FAILED.splitlines()]), max_size=30).map("\n".join))
 def test_a_log_is_the_same_as_itself(log: str) -> None:
     seen = compare(log, log)
@@ -74,6 +75,7 @@ def test_a_log_is_the_same_as_itself(log: str) -> None:
     paint(comparison_lines(seen))
 
 
+@settings(deadline=None)  # the tables of known failures are read at the first
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_two_texts_are_compared(one: str, other: str) -> None:
     paint(comparison_lines(compare(one, other)), width=60)

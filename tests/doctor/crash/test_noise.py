@@ -8,6 +8,7 @@ from zdoctor.doctor.crash import explain
 
 from .shapes import META, OOM, ai_toolkit, launcher, panel, script, torchrun, traceback
 from .test_table import SIGNATURES
+from .worked import WORKED
 
 _BARS = "".join(f"steps: {n}%|###   | {n}/100 [00:{n:02}<01:00, 1.2s/it, avr_loss=0.{n:03}]\n" for n in range(60))
 _PICTURE = traceback(
@@ -47,6 +48,20 @@ QUIET = {
     "a web server": '127.0.0.1 - "GET /api HTTP/1.1" status: 134\n',
     "told of DeepSpeed": "[INFO] DeepSpeed is not used; LoRA is trained with accelerate\n",
 }
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_run_that_worked_has_not_failed(name: str) -> None:
+    seen = explain(WORKED[name], SIGNATURES)
+    assert seen.failure is None and seen.known is None and not seen.rules
+
+
+@pytest.mark.parametrize("name", list(WORKED)[::5])
+def test_a_run_that_failed_after_the_same_words_has(name: str) -> None:
+    bars = "steps:  61%|######    | 61/100 [00:59<01:00,  1.20s/it]"
+    log = WORKED[name].partition("Saved checkpoint")[0].partition("model saved")[0].partition("Model weights")[0]
+    seen = explain(log + bars + ai_toolkit(META, "transformer.to(d)"), SIGNATURES)
+    assert seen.rules == ("MDL001",)
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -216,3 +216,56 @@ def test_a_rule_with_nothing_to_look_at_did_not_pass(rule: Rule, fact: object, a
     report = examine(facts, [rule], config="c", trainer=None)
     assert (report.passed, report.not_applicable) == ((("TST001",), ()) if applies else ((), ("TST001",)))
     assert words.outcomes(report) == f"{int(applies)} rule{'s' * (not applies)} passed"
+
+
+@pytest.mark.parametrize(
+    ("lost", "rule", "said"),
+    [
+        ("base.safetensors", "KOH001", "base.safetensors does not exist; it should be the model."),
+        ("cache/*_wan.safetensors", "KOH006", "cache holds no cached latents (*_wan.safetensors)"),
+        ("cache/*_wan_te.safetensors", "KOH006", "cache holds no cached text encoder outputs (*_wan_te.safetensors)"),
+    ],
+)
+def test_what_such_a_run_opens_is_looked_for_all_the_same(
+    lost: str, rule: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = patient(tmp_path, *FAMILIES["musubi-tuner Wan"][:4])
+    for file in tmp_path.glob(lost):
+        file.unlink()
+    (finding,) = examine_config(config, LiveWorld()).report.errors
+    assert finding.rule == rule and finding.text().startswith(said)
+
+
+def test_a_pickle_that_such_a_model_is_published_as_is_not_complained_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Wan the VAE and the text encoder are, and nothing here would look into them in another form either."""
+    monkeypatch.chdir(tmp_path)
+    file, text, *beside, _ = FAMILIES["musubi-tuner Wan"]
+    config = patient(tmp_path, file, text.replace("--sdpa", "--sdpa --vae Wan2.1_VAE.pth"), *beside)
+    (tmp_path / "Wan2.1_VAE.pth").write_bytes(b"PK\3\4" + bytes(26) + b"archive/data.pkl")
+    report = examine_config(config, LiveWorld()).report
+    assert not report.findings, [finding.text() for finding in report.findings]
+
+
+def test_a_dataset_that_nothing_looks_into_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of pictures, a dataset of another kind than a folder, and pictures beyond those that are opened."""
+    monkeypatch.chdir(tmp_path)
+    file, text, backend, *_ = FAMILIES["SimpleTuner Wan"]
+    remote = [{**BACKEND[0], "type": "huggingface", "dataset_name": "a/b"}, BACKEND[1]]
+    patient(tmp_path, file, text, backend, json.dumps(remote))
+    assert reason(examine_config(file, LiveWorld()).report, "datasets") == (
+        "datasets/0 is no folder of pictures on this machine"
+    )
+    for picture in (tmp_path / "pictures").iterdir():
+        picture.unlink()
+    (tmp_path / "pictures" / "shard-0.tar").touch()
+    (tmp_path / backend).write_text(json.dumps(BACKEND), encoding="utf-8")
+    assert reason(examine_config(file, LiveWorld()).report, "datasets") == (
+        f"{tmp_path / 'pictures'} holds other files than pictures, and they are not looked into"
+    )
+
+
+def reason(report: Report, what: str) -> str:
+    return next(one.reason for one in report.not_judged if one.what == what)

@@ -73,14 +73,21 @@ def test_not_green_says_why_and_does_not_train(
     assert not (here / "out").exists()
 
 
-def test_what_it_could_not_train_anyway_is_said_with_what_is_not_green(
-    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+def test_another_architecture_is_said_alone_and_another_setting_first(
+    here: Path, tiny: Path, circles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of another architecture the memory is not known, which by itself sounds as if that could be mended."""
-    file = Path(config(tiny, circles))
-    file.write_text(file.read_text().replace("arch: zimage", "arch: sdxl"))
-    assert main(["train", str(file)]) != 0
-    assert "could not train the config either way. The architecture sdxl is not" in capsys.readouterr().err
+    file = Path(config(tiny, tmp_path / "nowhere"))
+    text = file.read_text()
+    file.write_text(text.replace("arch: zimage", "arch: sdxl"))
+    assert main(["train", str(file)]) == 2
+    said = capsys.readouterr()
+    assert "The architecture sdxl is not supported" in said.err and "nowhere" not in said.out + said.err
+    file.write_text(text.replace("optimizer: adamw", "optimizer: nobody"))
+    assert text != file.read_text() and main(["train", str(file)]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("zdoctor: Not supported, whatever is repaired below: The optimizer nobody")
+    assert "nowhere" in said.out
 
 
 def test_the_command_that_a_check_offers_starts_also_beside_a_broken_picture(

@@ -163,7 +163,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "packages apart": (
         ai_toolkit("ImportError: cannot import name 'Gemma4UnifiedForConditionalGeneration' from 'transformers'"),
         "",
-        "do not go with each other",
+        "older than the model",
     ),
     "half an installation": (
         ai_toolkit(

@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         musubi(
             "ValueError: No training items found in the dataset. Please ensure that the latent/Text Encoder cache"
         ),
-        "KOH004",
+        "KOH006",
         "",
     ),
     "fp8_scaled": (

@@ -364,6 +364,16 @@ def test_how_a_script_is_started(front: str) -> None:
     assert only(read("/w/t.sh", f"{front} -m musubi_tuner.zimage_train_network --seed 1\n")).trainer == "musubi-tuner"
 
 
+def test_old_names_are_read_as_the_new_ones_which_go_before() -> None:
+    old = MUSUBI_DATA + "flux_kontext_no_resize_control = true\nqwen_image_edit_control_resolution = [512, 512]\n"
+    run = only(read("/w/m.toml", old))
+    assert run.settings["datasets/0/no_resize_control"].value is True
+    assert run.pointer("datasets/0/no_resize_control") == "/datasets/0/flux_kontext_no_resize_control"
+    assert "datasets/0/qwen_image_edit_control_resolution" not in run.settings
+    both = only(read("/w/m.toml", old + "no_resize_control = false\n"))
+    assert both.settings["datasets/0/no_resize_control"].value is False
+
+
 def test_scripts_that_only_fill_caches_are_judged_by_their_datasets() -> None:
     text = "python zimage_cache_latents.py --dataset_config m.toml --vae /m/ae.safetensors\n"
     run = only(read("/w/t.sh", text))

@@ -76,5 +76,5 @@ def test_what_is_refused_beside_is_said_of_the_run_as_it_would_be_trained(
     monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
     assert main(["train", str(tmp_path / "config.json")]) != 0
     said = capsys.readouterr().err
-    assert "could not train the config either way. The config names no dataset" in said
+    assert "Not supported, whatever is repaired below: The config names no dataset" in said
     assert "adamw_bf16" not in said and "l2" not in said

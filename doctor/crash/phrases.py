@@ -1,0 +1,35 @@
+"""Known failures in a log that shows no exception: a line of it that was copied, or what an installer printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..model.crashes import Failure, Known
+from .failures import SAID
+from .lines import Lines
+
+MOST_LINES = 12
+MOST_PROSE = 4
+_BEFORE = re.compile(r".*[\])>|]|.*look up to see its traceback\):|\bbecause of the following error\b.*:")
+_PROSE = re.compile(r"[a-z]+[:,]?")
+
+
+def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
+    """The known failures whose words a line has, in the table's order; each with the last place of it."""
+    all_words = tuple({word for known in table for word in known.words})
+    for known in table:
+        if not known.words:
+            continue
+        for at in reversed(lines.holding(*known.words)):
+            told = "\n".join(line.strip() for line in lines[at : at + MOST_LINES])
+            if re.search(known.pattern, " ".join(told.split())) and _begins(lines[at], all_words):
+                yield Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]), known
+                break
+
+
+def _begins(line: str, words: Sequence[str]) -> bool:
+    """Whether the first known words stand where a message begins, and not amid a sentence of somebody."""
+    place = min(line.find(word) for word in words if word in line)
+    before = _BEFORE.sub("", line[:place])
+    return sum(_PROSE.fullmatch(word) is not None for word in before.split()) <= MOST_PROSE

@@ -1,0 +1,36 @@
+"""Whatever a log went through before it came here, its explanation is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from zdoctor.doctor.crash import explain
+from zdoctor.doctor.model.crashes import Explanation
+
+from .cases import CASES
+from .disguises import DISGUISES, utf_16
+from .test_table import SIGNATURES
+
+PLAIN: dict[str, Explanation] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain() -> None:
+    PLAIN.update({name: explain(log, SIGNATURES) for name, (log, _, _) in CASES.items()})
+
+
+@pytest.mark.parametrize("disguise", DISGUISES, ids=lambda one: one.__name__)
+def test_a_disguised_log_is_explained_like_the_plain_one(disguise: Callable[[str], str]) -> None:
+    other = {}
+    for name, (log, _, _) in CASES.items():
+        seen = explain(disguise(log), SIGNATURES)
+        if (seen.known, seen.rules, seen.site) != (PLAIN[name].known, PLAIN[name].rules, PLAIN[name].site):
+            other[name] = seen.failure
+    assert other == {}
+
+
+def test_a_disguise_is_one() -> None:
+    for disguise in set(DISGUISES) - {utf_16}:  # which is one of bytes
+        assert sum(disguise(log) != log for log, _, _ in CASES.values()) > 12, disguise.__name__
