@@ -7,7 +7,7 @@ does not hide the other findings.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..model import Config, Facts, Report, Run, Unknown
 from ..model.findings import CONFIG_UNREAD
@@ -63,10 +63,10 @@ def examine_config(
     started = time.perf_counter()
     given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
 
-    def read(data: bytes) -> Reading:
-        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
+    def read(data: bytes, texts: Mapping[str, bytes]) -> Reading:
+        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path, texts))
 
-    reading = read(load(path) if text is None else text)
+    reading = read(load(path) if text is None else text, {})
     written = reading.config
     of = written.trainer
     look = Look(world, deep=deep, microstep=microstep)

@@ -42,6 +42,9 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
     for one in facts:
         if isinstance(one.run, Run) and (why := next(doubts_of(one.run), "")):
             gaps.setdefault("settings", why)
+        for reason in _unread(one):
+            gaps.setdefault("settings", reason)
+            gaps.setdefault("datasets", reason)
         for reason in _unopened(one):
             gaps.setdefault("datasets", reason)
         for reason in _not_there(one):
@@ -65,6 +68,16 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
 def about(rule: Rule) -> str:
     """What of a run a rule looks at, as `not_judged` names it."""
     return next((name for name, facts in _ABOUT.items() if any(need in facts for need in rule.needs)), "settings")
+
+
+def _unread(facts: Facts) -> Iterator[str]:
+    """The files that the config names and that cannot be read, and datasets that it leads to none of."""
+    config, run = facts.config, facts.run
+    if isinstance(config, Unknown) or isinstance(run, Unknown) or run.kind == "other":
+        return
+    yield from (f"{file.path} cannot be read" for file in config.beside if file.problem is not None)
+    if not run.recipe.datasets:
+        yield "the config leads to no dataset that could be read"
 
 
 def _not_there(facts: Facts) -> Iterator[str]:

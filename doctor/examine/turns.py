@@ -6,7 +6,7 @@ was meant. What is put right here stands in no file; it is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ..configs.reading import Reading
 from ..model import Config, Facts, Finding, Fix, ReplaceText, Report, SetValue
@@ -15,6 +15,9 @@ from .engine import merge, prescribe
 
 MOST_READINGS = 8
 Edit = SetValue | ReplaceText
+Texts = Mapping[str, bytes]
+Read = Callable[[bytes, Texts], Reading]
+"""Reads the bytes of a config, and of the files that it names those given by their paths in place of their own."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Turns:
 
 def in_turn(
     reading: Reading,
-    read: Callable[[bytes], Reading],
+    read: Read,
     on_text: Callable[[Reading], Report],
     on_runs: Callable[[Reading], tuple[Report, tuple[Facts, ...]]],
     on_keys: Collection[str],
@@ -86,33 +89,40 @@ def _as_one(reports: list[Report], last: tuple[Report, ...]) -> Report:
     )
 
 
-def _meant(
-    report: Report, findings: Iterable[Finding], reading: Reading, read: Callable[[bytes], Reading]
-) -> Reading | None:
+def _meant(report: Report, findings: Iterable[Finding], reading: Reading, read: Read) -> Reading | None:
     """The reading of the text as it was probably meant: with what is offered against these findings."""
     plan = prescribe(replace(report, findings=tuple(findings)), allow="changes-result", asked=True)
     return _with(_edits(plan.fixes, reading), reading, read)
 
 
 def _edits(fixes: Iterable[Fix], reading: Reading) -> list[Edit]:
+    files = {file.path for file in _files(reading)}
     steps = [step for fix in fixes for step in fix.steps]
-    return [step for step in steps if isinstance(step, SetValue | ReplaceText) and step.path == reading.config.path]
+    return [step for step in steps if isinstance(step, SetValue | ReplaceText) and step.path in files]
 
 
-def _with(edits: list[Edit], reading: Reading, read: Callable[[bytes], Reading]) -> Reading | None:
-    """The reading of the text with these edits; None where there are none, or they make it worse."""
+def _files(reading: Reading) -> tuple[Config, ...]:
+    return (reading.config, *reading.config.beside)
+
+
+def _with(edits: list[Edit], reading: Reading, read: Read) -> Reading | None:
+    """The reading of the texts with these edits; None where there are none, or they make it worse."""
     if not edits:
         return None
     from ..configs.edit import EditError, apply_edits
 
-    config = reading.config
-    try:
-        text = apply_edits(config.text, edits)
-    except EditError:
+    texts: dict[str, bytes] = {}
+    for file in _files(reading):
+        try:
+            text = apply_edits(file.text, [edit for edit in edits if edit.path == file.path])
+        except EditError:
+            text = file.text
+        texts[file.path] = text.encode(file.encoding, "surrogateescape")
+    if all(texts[file.path] == file.text.encode(file.encoding, "surrogateescape") for file in _files(reading)):
         return None
-    repaired = read(text.encode(config.encoding, "surrogateescape"))
-    worse = repaired.config.problem is not None and config.problem is None
-    return None if worse or text == config.text else repaired
+    meant = read(texts.pop(reading.config.path), texts)
+    worse = meant.config.problem is not None and reading.config.problem is None
+    return None if worse else meant
 
 
 def _applicable(report: Report, reading: Reading, written: Config, sure: bool) -> Report:
@@ -120,15 +130,21 @@ def _applicable(report: Report, reading: Reading, written: Config, sure: bool) -
 
     `sure`: it stands so, or will with the repairs that go before.
     """
-    if reading.config.text == written.text:
+    if _texts(reading.config) == _texts(written):
         return report
 
+    texts = _texts(written)
+
     def fits(fix: Fix) -> bool:
+        edits = (step for step in fix.steps if isinstance(step, SetValue | ReplaceText) and step.path in texts)
         return all(
-            sure if isinstance(step, SetValue) else written.text[step.start : step.end] == step.old
-            for step in fix.steps
-            if isinstance(step, SetValue | ReplaceText) and step.path == written.path
+            sure if isinstance(step, SetValue) else texts[step.path][step.start : step.end] == step.old
+            for step in edits
         )
 
     findings = (replace(one, fixes=tuple(filter(fits, one.fixes))) for one in report.findings)
     return replace(report, findings=tuple(findings))
+
+
+def _texts(config: Config) -> dict[str, str]:
+    return {file.path: file.text for file in (config, *config.beside)}
