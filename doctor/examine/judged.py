@@ -97,4 +97,5 @@ def _unopened(facts: Facts) -> Iterator[str]:
         if left := folder.more + folder.unlisted:
             yield f"{left} of the pictures and folders in {folder.path} were not opened"
         elif not folder.images:
-            yield f"{folder.path} holds no picture that can be looked at"
+            holds = "other files than pictures, and they are not looked into" if folder.others else "no picture"
+            yield f"{folder.path} holds {holds}"

@@ -15,7 +15,7 @@ from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.examine.judged import about
 from zdoctor.doctor.model import Finding, Report
-from zdoctor.doctor.rules import all_rules
+from zdoctor.doctor.rules import Rule, all_rules
 from zdoctor.tests.hub_server import HubServer
 from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
 
@@ -136,7 +136,7 @@ class Ward:
         healthy = self.healthy.reports[0]
         silent = {outcome.rule for outcome in {*report.unknown} - {*healthy.unknown}}
         areas = {one.what for one in report.not_judged} - {one.what for one in healthy.not_judged}
-        said = any(rule.id in silent or about(rule) in areas for rule in all_rules() if rule.id in fault.rules)
+        said = any(rule.id in silent or areas & _areas(rule) for rule in all_rules() if rule.id in fault.rules)
         return "not looked at" if said else "missed"
 
     def _new(self, story: Story, one: Fault, other: Fault) -> Iterator[str]:
@@ -155,6 +155,11 @@ class Ward:
                     yield self.verdict(one, other)
                 except Impossible:
                     yield one, other
+
+
+def _areas(rule: Rule) -> set[str]:
+    """What a rule looks at, as a report names it: one that asks for the config looks at settings, too."""
+    return {about(rule), *(["settings"] if "config" in rule.needs else [])}
 
 
 def _look(patient: Patient) -> Report:

@@ -133,6 +133,7 @@ def _without(option: str) -> Callable[[Patient], None]:
     """Take an option out of the script, with its value."""
 
     def plant(patient: Patient) -> None:
+        patient.take(f"option {option}")
         text = patient.path.read_text(encoding="utf-8")
         (line,) = [line for line in text.split("\n") if line.startswith(f"  --{option} ") or line == f"  --{option}"]
         patient.edit(f"{line}\n", "")
@@ -157,17 +158,31 @@ def _file(name: str, change: Callable[[bytes], bytes]) -> Callable[[Patient], No
 def _lost(name: str) -> Callable[[Patient], None]:
     def plant(patient: Patient) -> None:
         patient.take(f"file {name}")
-        patient.file(name).unlink()
+        patient.file(f"models/{name}.safetensors").unlink()
 
     return plant
 
 
-def _nowhere(option: str, old: str, new: str) -> Callable[[Patient], None]:
+def _nowhere(option: str, name: str) -> Callable[[Patient], None]:
     def plant(patient: Patient) -> None:
-        patient.take(f"file {old.rpartition('/')[2].partition('.')[0]}")
-        patient.edit(f"--{option} {old}", f"--{option} {new}")
+        patient.take(f"option {option}")
+        patient.take(f"file {name}")
+        patient.edit(f"models/{name}.safetensors", f"none/{name}.safetensors")
 
     return plant
+
+
+def _unnamed(option: str, name: str) -> Callable[[Patient], None]:
+    def plant(patient: Patient) -> None:
+        patient.take(f"file {name}")
+        _without(option)(patient)
+
+    return plant
+
+
+def _rate_a_word(patient: Patient) -> None:
+    patient.take("option learning_rate")
+    patient.edit("rate 1e-4", "rate small")
 
 
 def _options(network: str) -> list[Fault]:
@@ -186,7 +201,7 @@ def _options(network: str) -> list[Fault]:
         Fault("datasets-nowhere", ("KOH012",), "data.tml", edit("data.toml", "data.tml")),
         Fault("too-many-blocks", ("KOH003",), "blocks_to_swap", edit("swap 20", "swap 60")),
         Fault("no-bitsandbytes", ("PKG005",), "bitsandbytes", lambda p: p.package("bitsandbytes", None)),
-        Fault("rate-a-word", ("CFG004", "KOH015"), "learning_rate", edit("rate 1e-4", "rate small")),
+        Fault("rate-a-word", ("CFG004", "KOH015"), "learning_rate", _rate_a_word),
     ]
 
 
@@ -199,8 +214,7 @@ def _pictures(key: str) -> list[Fault]:
         path.write_bytes(b"<!DOCTYPE html>")
 
     def uncaptioned(patient: Patient) -> None:
-        for path in sorted((patient.job / folder).glob("*.txt"))[:1]:
-            path.unlink()
+        patient.file(f"{folder}/01.txt").unlink()
 
     def another_encoding(patient: Patient) -> None:
         patient.file(f"{folder}/02.txt").write_bytes("Testarossa im Gr\xfcnen, sch\xf6n".encode("cp1252"))
@@ -220,7 +234,12 @@ def _pictures(key: str) -> list[Fault]:
         Fault("no-pictures", ("KOH004",), folder, none_left),
         Fault("captions-of-another-ending", ("KOH005",), ".caption", other_ending),
         Fault("pictures-nowhere", ("PTH004",), "data/face", edit(f'"{folder}"', '"data/face"', "data.toml")),
-        Fault("dataset-key-misspelt", ("CFG002",), "num_repeat", edit("num_repeats", "num_repeat", "data.toml")),
+        Fault(
+            "dataset-key-misspelt",
+            ("CFG002",),
+            "enable_buckets",
+            edit("enable_bucket", "enable_buckets", "data.toml"),
+        ),
         Fault(
             "repeats-in-quotes",
             ("KOH015", "CFG004"),
@@ -234,6 +253,7 @@ def _pictures(key: str) -> list[Fault]:
 
 def _machine(output: str = "job/output") -> list[Fault]:
     def read_only(patient: Patient) -> None:
+        patient.take("option output_dir")
         (patient.root / output).mkdir(exist_ok=True)
         patient.refuse(output)
 
@@ -249,14 +269,11 @@ def _files(files: dict[str, str]) -> list[Fault]:
     """Every file of the model lost, cut off, or named where it is not."""
     faults: list[Fault] = []
     for option, name in files.items():
-        file = f"models/{name}.safetensors"
         faults += [
-            Fault(f"{name}-lost", ("KOH001",), option, _lost(file)),
+            Fault(f"{name}-lost", ("KOH001",), option, _lost(name)),
             Fault(f"{name}-cut-off", ("MDL004",), name, _file(name, cut)),
-            Fault(f"{name}-unnamed", ("KOH001",), option, _without(option)),
-            Fault(
-                f"{name}-nowhere", ("KOH001",), "elsewhere", _nowhere(option, file, f"elsewhere/{name}.safetensors")
-            ),
+            Fault(f"{name}-unnamed", ("KOH001",), option, _unnamed(option, name)),
+            Fault(f"{name}-nowhere", ("KOH001",), "none/", _nowhere(option, name)),
         ]
     return faults
 
