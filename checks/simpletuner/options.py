@@ -21,6 +21,9 @@ _WHOLE = words("""
     seed
     """)
 _NUMBERS = words("learning_rate max_grad_norm caption_dropout_probability validation_guidance flow_schedule_shift")
+OF_TRAINER = "config/examples/"  # files that come with the trainer
+_ASKED = {"bool": "true or false", "float": "a number", "int": "a whole number, without a point or exponent"}
+_SWITCHES = words("1 true yes y on 0 false no n off")
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
 SHRUNK_TO_NOTHING = "target_downsample_size does not say to which size a larger picture is shrunk."
 
@@ -141,30 +144,40 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
 @prevents("ValueError", r"When providing --maximum_image_size, you must also provide")
 @prevents("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be")
 @prevents("ValueError", r"Cannot enable Quanto and TorchAO together")
-def refused_options(run: Run) -> Iterator[Finding]:
+def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 
-    What: A number that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA, two ways of
-    offloading at once, a maximum size without the size to shrink to, and the like.
+    What: A number or a switch that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA,
+    two ways of offloading at once, a maximum size without the size to shrink to, and the like.
     Why: Some of it is refused at the start, some only after the accelerator was set up.
     Repair: The message says which option has to change.
     Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/
     safety_check.py, helpers/training/error_handling.py
     Signature: ValueError with the same words, or the log's last line is an error and the process ends with code 1.
     """
-    yield from _numbers(run)
+    yield from _numbers(run, schema)
     yield from _quantization(run)
     yield from _offloading(run)
     yield from _sizes(run)
     yield from _adapters(run)
 
 
-def _numbers(run: Run) -> Iterator[Finding]:
-    for name in sorted(_WHOLE | _NUMBERS):
+def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
+    """Numbers and switches that argparse cannot read. Of most whole numbers the schema does not know the kind."""
+    kinds = {name: known.kind for name in run.settings if (known := schema.key(name)) is not None}
+    kinds |= {**dict.fromkeys(_WHOLE, "int"), **dict.fromkeys(_NUMBERS, "float")}
+    for name, asked in sorted(kinds.items()):
         value = arriving(run, name)
-        if value is None or isinstance(value, list | dict) or _is_spelt(value, float if name in _NUMBERS else int):
+        if value is None or isinstance(value, list | dict) or asked not in _ASKED:
             continue
-        kind = "a number" if name in _NUMBERS else "a whole number, without a point or exponent"
+        spelt = (
+            str(value).lower() in _SWITCHES
+            if asked == "bool"
+            else _is_spelt(value, float if asked == "float" else int)
+        )
+        if spelt or name == "validation_prompt_library":  # or the path of one
+            continue
+        kind = _ASKED[asked]
         new = whole(value) if isinstance(value, float) else None
         yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
     if number(run, "gradient_accumulation_steps", 1) < 1:
@@ -254,6 +267,9 @@ def _adapters(run: Run) -> Iterator[Finding]:
         if not text(run, "lycoris_config"):
             why = "{key} is lycoris, but lycoris_config names no file with its settings."
             yield bad(run, "lora_type", why, START)
+        elif "lycoris" not in run.homes and not text(run, "lycoris_config").startswith(OF_TRAINER):
+            why = "{key} names {value}, which is neither here nor in a folder above the config."
+            yield bad(run, "lycoris_config", why, "after the model was loaded", severity="warning")
         for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
             full = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
             if run.setting(f"lycoris/{name}") is None and not full:

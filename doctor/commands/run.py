@@ -90,7 +90,8 @@ def _checked(known: Told, tried: set[str] | None) -> bool:
         count = len(report.findings)
         found = f"no error found, {words.verdict(report)}" if count else words.verdict(report)
         _say(f"{'the command' if known.is_made else config}: {found}{' (zdoctor check shows them)' * bool(count)}.")
-        if known.by_name and report.trainer and "shell" in trainer_of(report.trainer).refuses_unknown:
+        trainer = trainer_of(report.trainer)
+        if known.by_name and "shell" in trainer.refuses_unknown and not trainer.becomes_command_line:
             _say("not judged: the command line, as zdoctor does not know what it starts.")
         return True
     _show(terminal.lines(report))

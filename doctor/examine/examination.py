@@ -76,7 +76,7 @@ def examine_config(
     about_runs = of_runner if as_runner else [r for r in offered if not _is_on_text(r) and r.suits(of)]
 
     def on_runs(reading: Reading) -> tuple[Report, tuple[Facts, ...]]:
-        runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
+        runs: Sequence[Run | Unknown] = [look.own(reading.config, run) for run in reading.runs] or [_no_run(reading)]
         if as_runner and reading.runs:
             runs = [look.translated(reading.config, run) for run in reading.runs]
         looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]

@@ -205,6 +205,9 @@ def _options(network: str) -> list[Fault]:
     ]
 
 
+_buckets = edit("enable_bucket", "enable_buckets", "data.toml")
+
+
 def _pictures(key: str) -> list[Fault]:
     folder = "data/faces"
 
@@ -238,7 +241,7 @@ def _pictures(key: str) -> list[Fault]:
             "dataset-key-misspelt",
             ("CFG002",),
             "enable_buckets",
-            edit("enable_bucket", "enable_buckets", "data.toml"),
+            _buckets,
         ),
         Fault(
             "repeats-in-quotes",

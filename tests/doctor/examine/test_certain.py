@@ -48,5 +48,15 @@ def test_what_is_not_known_is_said_first(tmp_path: Path) -> None:
     assert gap.reason == "seed: $SEED is what only the shell can tell"
 
 
+def test_another_programs_script_of_the_same_name_is_not_judged(tmp_path: Path) -> None:
+    options = "--train_data_meta a --image_sample_size 9 --checkpointing_steps 9 --adam_epsilon 9 --vae_mini_batch 1 "
+    for script in ("train_network.py", "wan_train.py", "sdxl_train.py"):
+        found, unknown = errors(
+            tmp_path, f"accelerate launch {script} {options} --output_dir x --seed 1 --network_module a"
+        )
+        assert not found and "KOH002" in unknown
+    assert errors(tmp_path, f"accelerate launch train_network.py --seed 1 {REST} --adam_epsilon 9")[0]
+
+
 def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:
     assert "MEM001" in errors(tmp_path, FLUX + REST + FILES + "--train_batch_size $N")[1]
