@@ -34,26 +34,35 @@ def excerpt(blocks: Iterable[bytes]) -> list[Piece]:
 
     Each block but the last holds a multiple of four bytes, so that no character of UTF-16 is cut.
     """
-    head: list[Piece] = []
-    between: list[Piece] = []
+    kept: list[Piece] = []
     tail, before = bytearray(), 0
     for block in blocks:
         tail += block
-        if len(tail) <= 2 * TAIL:
-            continue
-        head = head or [Piece(0, bytes(tail[:HEAD]))]
-        at, end = 0, (len(tail) - TAIL) // 4 * 4
-        for begin in _tracebacks(tail, end):
-            if begin + AROUND > end:
-                end = max(at, begin)
-            elif begin >= at:
-                before += tail.count(b"\n", at, begin)
-                between.append(Piece(before, bytes(tail[begin : begin + AROUND])))
-                before += tail.count(b"\n", begin, begin + AROUND)
-                at = begin + AROUND
-        before += tail.count(b"\n", at, end)
-        del tail[:end], between[:-MOST_AROUND]
-    return [*head, *between, Piece(before, bytes(tail))]
+        if len(tail) > 2 * TAIL:
+            kept = kept or [Piece(0, bytes(tail[:HEAD]))]
+            around, before = _shed(tail, before)
+            kept[1:] = [*kept[1:], *around][-MOST_AROUND:]
+    if kept:
+        around, before = _shed(tail, before)
+        kept[1:] = [*kept[1:], *around][-MOST_AROUND:]
+    return [*kept, Piece(before, bytes(tail))]
+
+
+def _shed(tail: bytearray, before: int) -> tuple[list[Piece], int]:
+    """Shorten the tail to what is kept of it. Returns what surrounds tracebacks in the rest, and the lines before."""
+    around: list[Piece] = []
+    at, end = 0, max(0, len(tail) - TAIL) // 4 * 4
+    for begin in _tracebacks(tail, end):
+        if begin + AROUND > end:
+            end = max(at, begin)
+        elif begin >= at:
+            before += tail.count(b"\n", at, begin)
+            around.append(Piece(before, bytes(tail[begin : begin + AROUND])))
+            before += tail.count(b"\n", begin, begin + AROUND)
+            at = begin + AROUND
+    before += tail.count(b"\n", at, end)
+    del tail[:end]
+    return around, before
 
 
 def _tracebacks(data: bytearray, end: int) -> list[int]:
