@@ -41,14 +41,14 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
-    r"|\btraining (?:is )?(?:complete|finished|done)",
-    re.I,
+    r"model saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
+    r"|[Tt]raining (?:is )?(?:complete|finished|done)"
 )
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
 _WHILE = 50
+_LATE = 4000
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
@@ -88,7 +88,7 @@ def _messenger(failure: Failure) -> bool:
 
 def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
     """What is known by its words alone, where the run did not go on after them."""
-    for failure, known in phrases(lines, table.known()):
+    for failure, known in phrases(lines.last(_LATE), table.known()):
         if not _went_on(lines.between(failure.at), 1):
             yield failure, known
 
@@ -125,11 +125,11 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     losses: set[str] = set()
     steps = 0
     for line in lines:
-        bar = _BAR.search(line)
+        bar = _BAR.search(line) if "/" in line else None
         if bar is not None:
             steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
-        elif _LOSS.search(line) and _DIGIT.search(line):
+        elif ("oss" in line or "OSS" in line) and _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
             losses.add(line)
         elif needed == 1 and _DONE.search(line):

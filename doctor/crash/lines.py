@@ -56,6 +56,9 @@ class Lines(list[str]):
         end = len(self) if last is None else bisect_left(self.numbers, last)
         return self[bisect_right(self.numbers, first) : end]
 
+    def last(self, count: int) -> Lines:
+        return Lines(self[-count:], self.numbers[-count:])
+
     def holding(self, *words: str) -> list[int]:
         """The indices of the lines with one of the words, for each word of the last MOST_PLACES."""
         found: set[int] = set()
