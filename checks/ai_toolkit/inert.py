@@ -9,6 +9,7 @@ from functools import partial
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import rule
+from ...doctor.trainers.ai_toolkit.model_keys import unread_kwargs, unread_model_keys
 from ..keys.places import key_where
 from ..keys.values import without_effect
 from .value_words import TRANSFORMERS
@@ -16,11 +17,6 @@ from .value_words import TRANSFORMERS
 _VIDEO = ("wan", "ltx", "minimax", "ace_step")
 _ZIMAGE = ("zimage", "zimage_l2p")
 
-# model keys that name something the user wants, and that the Z-Image loader never looks at
-_UNREAD_BY_ZIMAGE = (
-    *("vae_path", "te_name_or_path", "unet_path", "lora_path", "model_paths"),
-    *("vae_device", "te_device", "text_encoder_bits", "quantize_kwargs", "in_context"),
-)
 _OF_LOKR = ("lokr_full_rank", "lokr_factor", "old_lokr_format")
 _OFFLOADED = ("text_encoder", "transformer")
 _PRESERVATION = "train/diff_output_preservation"
@@ -33,8 +29,8 @@ def inert_setting(config: Config, run: Run) -> Iterator[Finding]:
     What: A setting that the trainer reads but that changes nothing for this architecture, or together with the
     other settings. What somebody may have counted on is a warning; left-over defaults are one note.
     Why: People tune, compare and wait for hours on a setting that does nothing. `model_kwargs: low_cpu_mem_usage`
-    is passed on as a cure for meta tensors, but the Z-Image loader never reads model_kwargs; a meta tensor means
-    that weights are missing from the files. `do_differential_guidance` is only looked at inside do_guidance_loss.
+    is passed on as a cure for meta tensors, but most models read nothing of model_kwargs; a meta tensor means that
+    weights are missing from the files. `do_differential_guidance` is only looked at inside do_guidance_loss.
     `linear_alpha` is overwritten by the rank for every transformer model.
     Repair: Nothing has to change. Remove the key, or set the one that it depends on.
     Upstream: https://github.com/ostris/ai-toolkit/pull/974 https://github.com/ostris/ai-toolkit/issues/157
@@ -92,20 +88,17 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
     """Settings of the model with an effect that somebody expects and does not get."""
     inert = partial(without_effect, config, run)
     architecture = run.recipe.architecture or ""
-    if architecture in _ZIMAGE:
-        kwargs = run.setting("model/model_kwargs")
-        if isinstance(kwargs, dict) and kwargs:
-            why = "the Z-Image loader never reads model_kwargs ({names})"
-            if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
-                why += ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors "
-                why += "are missing from the checkpoint files"
-            yield inert("model/model_kwargs", why, names=", ".join(map(str, kwargs)))
-        if run.setting("train/train_text_encoder"):
-            why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
-            yield inert("train/train_text_encoder", why)
-        for key in (f"model/{name}" for name in _UNREAD_BY_ZIMAGE):
-            if run.setting(key) not in (None, "", False, {}, 16):
-                yield inert(key, "the Z-Image loader never reads it")
+    if kwargs := unread_kwargs(run):
+        why = "nothing of this model reads {names}"
+        if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
+            why += ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors "
+            why += "are missing from the checkpoint files"
+        yield inert("model/model_kwargs", why, names=", ".join(kwargs))
+    if architecture in _ZIMAGE and run.setting("train/train_text_encoder"):
+        why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"
+        yield inert("train/train_text_encoder", why)
+    for key in unread_model_keys(run):
+        yield inert(key, "nothing of this model reads it")
     if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
         why = "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
         yield inert("model/layer_offloading", why + "quantize, low_vram while it loads, and a smaller resolution")

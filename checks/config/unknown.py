@@ -10,6 +10,7 @@ from ...doctor.model.record import dataclass
 from ...doctor.model.schema import Section
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
+from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
 
@@ -62,6 +63,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     if trainer.has_processes:
         yield from _outer(config, schema)
     looked_up = 0
+    of_gui = trainer.of_gui if run.settings.keys() >= set(trainer.of_gui[:1]) else ()
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         one = Stray(value, name, re.sub(r"/\d+(?=/|$)", "/*", parent))
@@ -71,7 +73,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         keys = None if in_a_gui else _keys(schema, run, one.section)
         if keys is None or name in keys or (run.by_runner and key in trainer.runner_keys):
             continue
-        if one.section == "" and name in schema.renamed:
+        if one.section == "" and (name in schema.renamed or (name in of_gui and file.format == "toml")):
             continue
         looked_up += 1
         begun = [whole for whole in keys if whole.startswith(name)]
@@ -130,6 +132,11 @@ def _nearest(schema: Schema, run: Run, one: Stray, written: set[str]) -> tuple[s
     for home, keys in homes.items():
         if one.name in keys:
             return one.name, home
+    everywhere = dict.fromkeys((one.section, *trainer.sections, *trainer.dataset_sections))
+    for home in everywhere:
+        named = (name for name in alike(one.name) if name in (_keys(schema, run, home) or ()))
+        if (name := next(named, None)) is not None:
+            return (None, "") if name in written and home == one.section else (name, home)
     own = {one.section: _keys(schema, run, one.section) or {}}
     near = own if "*" in one.section and trainer.has_processes else own | homes
     scored = [

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
-from ...doctor.rules import NotApplicable, prevents, rule
+from ...doctor.rules import prevents, rule
 from ..keys.misspelled import words
 from ..keys.values import number_of, whole
 from . import TRAINERS
 
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
+_REFUSED = "The trainer stops at its start, with argparse's list of options."
 _AT_ONCE = "The trainer stops at the start, before it loads anything."
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
 # numbers of a dataset file that are refused without a point, and sizes, of which there may be two
@@ -34,38 +35,59 @@ _TAKEN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 @rule("KOH015", "error", "text-in-place-of-a-number", trainers=TRAINERS)
 @prevents("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'")
 @prevents("AttributeError", r"'int' object has no attribute 'split'")
+@prevents("ArgumentError", r"invalid (int|float|int_or_float) value|ignored explicit argument")
+@prevents("ArgumentError", r"unrecognized arguments")
 @prevents("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)")
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
-    """A number or a switch in quotes in a TOML file, or a number of another kind.
+    """A word that is no number, a switch with a value, or a number of another kind than is asked for.
 
-    What: learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or
+    What: --network_dim 16.0 or --cache_latents true on a command line; learning_rate = "1e-4", network_dim = "16" or
+    fp8_base = "false" in a config file; num_repeats = "10" or
     2.5, source_fps = 24 or enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where
     it has to be text.
-    Why: On a command line every value is text, and the parser converts it. What a config file holds is put in beside
-    the parser and never converted, so that text meets numbers in the middle of the run; and any text counts as true,
-    "false" too. A dataset file is looked at strictly, before anything is loaded.
+    Why: On a command line every value is text, and the parser converts it or stops. What a config file holds is put
+    in beside the parser and never converted, so that text meets numbers in the middle of the run; and any text counts
+    as true, "false" too. A dataset file is looked at strictly, before anything is loaded.
     Repair: The value without its quotes; resolution with them.
     Upstream: sd-scripts library/train_util.py read_config_from_file, library/config_util.py (48d368fa)
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
-    of_files = {
-        key: one
-        for key, one in run.settings.items()
-        if one.where.path.lower().endswith((".toml", ".json") if "/" in key else ".toml")
-    }
-    if not of_files:
-        raise NotApplicable
-    for key, written in of_files.items():
+    for key, written in run.settings.items():
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
-        if known is None:
+        file = written.where.path.lower()
+        # a GUI converts its own values
+        if known is None or written.unknown or (file.endswith(".json") and "/" not in key):
             continue
         name = key.rpartition("/")[2]
-        judged = _in_datasets(name, known, written.value) if "/" in key else _of_an_option(name, known, written.value)
+        look = _in_datasets if "/" in key else _of_an_option if file.endswith(".toml") else _on_a_command_line
+        judged = look(name, known, written.value)
         if judged is not None:
             message, otherwise, new = judged
             args = {"name": name, "value": written.value}
             evidence = {"key": key, "pointer": run.pointer(key), "new": new}
             yield found(written.where, message, otherwise=otherwise, evidence=evidence, **args)
+
+
+def _on_a_command_line(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
+    """What argparse says of an option's word."""
+    if not isinstance(value, str):
+        return None
+    if known.kind == "bool":
+        return "{name} is a switch and takes no value; {value} stands behind it.", _REFUSED, None
+    if known.kind == "float" and not _is_spelt(value.removesuffix("%"), float):
+        return "{name} is {value!r}, which is no number.", _REFUSED, None
+    if known.kind == "int" and not _is_spelt(value, int):
+        new = whole(number) if (number := number_of(value)) is not None else None
+        return "{name} is {value!r}; it has to be a whole number, without a point or exponent.", _REFUSED, new
+    return None
+
+
+def _is_spelt(text: str, kind: Callable[[str], float]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, object] | None:

@@ -53,9 +53,19 @@ def text_of(path: str, data: bytes) -> Config:
             how, stop = "(without a byte-order mark)", "at the zero byte beside each letter."
         message = f"The file is saved as UTF-16 {how}; the trainer reads UTF-8 only and would stop {stop}"
         text = data.decode(wide, "surrogateescape" if len(data) % 2 == 0 else "replace")
-        return _read(path, text, Problem(message, Where(path, 1, 1), "encoding"), wide, mark=marked)
+        taken = marked and path.lower().endswith(".ps1")  # PowerShell reads it
+        return _read(
+            path, text, None if taken else Problem(message, Where(path, 1, 1), "encoding"), wide, mark=marked
+        )
     text = data.decode("utf-8", "surrogateescape")
-    problem = None
+    problem = None if format_of(path, text) == "shell" else _not_utf8(path, data, text)  # a shell takes any bytes
+    if "\0" in text:
+        where = Lines(path, text).where(text.index("\0"))
+        problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
+    return _read(path, text, problem, mark=text.startswith("\ufeff"))
+
+
+def _not_utf8(path: str, data: bytes, text: str) -> Problem | None:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -64,11 +74,8 @@ def text_of(path: str, data: bytes) -> Config:
             f"The byte 0x{data[error.start]:02x} is not UTF-8 (the file was probably saved as ANSI/Windows-1252); "
             f"the trainer would stop with: {error}"
         )
-        problem = Problem(message, where, "encoding")
-    if "\0" in text:
-        where = Lines(path, text).where(text.index("\0"))
-        problem = Problem("The file holds NUL bytes: it is binary, not a text config.", where, "encoding")
-    return _read(path, text, problem, mark=text.startswith("\ufeff"))
+        return Problem(message, where, "encoding")
+    return None
 
 
 def _read(path: str, text: str, problem: Problem | None, encoding: str = "utf-8", *, mark: bool = False) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Types of numbers by the names trainers use.
 DTYPES: dict[str, str] = {
     **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
@@ -25,21 +27,26 @@ KINDS: dict[str | None, str] = {
     "uint4": "nf4",
     "qint4": "nf4",
 }
-# Optimizer state in bytes per trained parameter.
+# Optimizer state in bytes per trained parameter of 32 bits; the first that a name begins with counts.
 _STATES = {
-    "adamw8bit": 2.1,
-    "adam8bit": 2.1,
-    "adamw8": 2.1,
-    "adam8": 2.1,
+    **dict.fromkeys(("adamw8", "adam8", "adamwfp8", "adamfp8"), 2.1),
+    "adamw4bit": 1.1,
+    "adamw_bf16": 6.0,  # two moments and what rounding lost, in 16 bits
     "ademamix8bit": 3.1,
+    "ademamix": 12.0,
+    "adan": 16.0,
     "lion8bit": 1.1,
-    "lion": 4.0,
-    "adagrad": 4.0,
     "adafactor": 0.25,  # one number a row and a column: of a LoRA, 4 / rank
     "automagic": 2.1,
     "prodigy8bit": 10.1,
     "prodigy": 16.0,
-    "dadaptation": 12.0,
+    "dadaptlion": 8.0,
+    "dadaptadan": 20.0,
+    "dadapt": 12.0,
+    "ranger": 12.0,
+    **dict.fromkeys(("sgdnesterov8bit", "rmsprop8bit", "adagrad8bit"), 1.1),
+    **dict.fromkeys(("lion", "adagrad", "rmsprop", "asgd", "muon", "sgdnesterov", "sgdschedulefree"), 4.0),
+    "sgd": 0.0,
 }
 # Bytes per weight after quantizing, without the scales per row.
 QUANTIZED = {
@@ -51,6 +58,7 @@ QUANTIZED = {
     "int8": 1.0,
     "fp8": 1.0,
     "qint8": 1.0,
+    "int16": 2.0,
     "uint8": 1.0,
     "uint7": 0.94,
     "uint6": 0.81,
@@ -65,6 +73,10 @@ QUANTIZED = {
 
 
 def state_bytes(optimizer: str) -> float:
-    """Optimizer state in bytes per trained parameter; 8 (two 32-bit moments) for a name not known here."""
-    name = optimizer.lower()
+    """Optimizer state in bytes per trained parameter; 8 (two 32-bit moments) for a name not known here.
+
+    Whose implementation it is and where its state lies ("optimi-lion", "PagedLion8bit", "bitsandbytes.optim.Lion") is
+    no part of the name.
+    """
+    name = re.sub(r"^(?:torch|bnb|optimi|ao|paged)-?", "", optimizer.lower().rpartition(".")[2])
     return next((size for known, size in _STATES.items() if name.startswith(known)), 8.0)

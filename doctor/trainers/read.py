@@ -69,8 +69,12 @@ _KEYS = {
     "env": pattern(r"^\ufeff?[ \t]*(?:export[ \t]+)?(\w+)[ \t]*\+?=", re.M),
 }
 
+_CACHES = pattern(r"(cache_(?:latents|text_encoder_outputs))\.py")  # of whatever model
+
 
 def recognise(text: str, format: str) -> Trainer | None:
     """The trainer whose config a text is, by its keys; also when it does not parse."""
     keys = {key.lower() for key in _KEYS[format].findall(text)}
+    if format == "shell":
+        keys.update(f"{made}.py" for made in _CACHES.findall(text))
     return next((trainer for trainer in trainers() if any(mark <= keys for mark in trainer.marks)), None)

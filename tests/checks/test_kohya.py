@@ -442,3 +442,43 @@ def test_a_repair_is_offered_and_works(
     (fix,) = report.findings[0].fixes
     cured = apply_edits(text, list(fix.steps))  # type: ignore[arg-type]
     assert f"--{option} {value}" in cured and not findings(checked(path, cured, monkeypatch))
+
+
+# an option of each kind, by the type that the trainers' parsers give it; argparse itself judges each word
+TYPED: list[tuple[str, object, bool]] = [
+    ("network_dim", "16", True),
+    ("network_dim", "16.0", False),
+    ("network_dim", "1e2", False),
+    ("network_dim", "many", False),
+    ("guidance_scale", "1", True),
+    ("guidance_scale", "3,5", False),
+    ("learning_rate", "many", False),
+    ("gradient_checkpointing", True, True),
+    ("gradient_checkpointing", "true", False),
+    ("gradient_checkpointing", "false", False),
+    ("lr_warmup_steps", "10", True),
+]
+
+
+@pytest.mark.parametrize(("name", "written", "taken"), TYPED)
+def test_a_word_that_the_parser_does_not_take(
+    name: str, written: object, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--network_dim", type=int)
+    parser.add_argument("--gradient_checkpointing", action="store_true")
+    for option in ("guidance_scale", "learning_rate", "lr_warmup_steps"):
+        parser.add_argument(f"--{option}", type=float)
+    try:
+        _, left = parser.parse_known_args([f"--{name}", *([] if written is True else [str(written)])])
+        accepted = not left
+    except argparse.ArgumentError:
+        accepted = False
+    assert accepted is taken
+    said = [pair for pair in findings(flux(tmp_path, monkeypatch, **{name: written})) if pair[0] == "KOH015"]
+    assert said == ([] if taken else [("KOH015", f"/{name}")])
+
+
+def test_a_part_of_the_steps_is_a_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The type of --lr_warmup_steps takes 10 % for a tenth of all steps (library/train_util.py int_or_float)."""
+    assert not findings(flux(tmp_path, monkeypatch, lr_warmup_steps="10%"))

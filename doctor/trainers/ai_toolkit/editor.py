@@ -22,7 +22,7 @@ KNOWN: Hovers = {
     "train/optimizer": ("CFG004", "An unknown name stops the trainer after the model was loaded and quantized."),
     "train/loss_type": ("CFG004", "An unknown name is mse."),
     "model/arch": ("CFG004", "What stands behind a colon is a tag. An unknown name is taken for Stable Diffusion 1."),
-    "model/model_kwargs": ("CFG003", "The Z-Image loader never reads it."),
+    "model/model_kwargs": ("CFG003", "Most models read nothing of it."),
     "model/low_vram": ("CFG003", "It lowers the peak of the loading, not that of the training."),
     "model/name_or_path": ("MDL001", "A repository on the hub, a folder or a file."),
     "model/assistant_lora_path": ("PTH003", "For Z-Image a file, or owner/repository/file on the hub; not a folder."),

@@ -28,6 +28,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
         if config.trainer is None:
             broken = tree_of(config) if config.format == "toml" else None
             return failed(config, broken if isinstance(broken, Problem) else _nobodys(config, ""))
+        if config.format == "shell":
+            return Reading(config, reason="it is a script; ai-toolkit takes its settings from a file: check that")
         said = f"ai-toolkit reads YAML and JSON; by its name this is a {_FILES[config.format]}."
         return failed(config, Problem(said, Where(config.path, 1, 1), "shape"))
     root = tree_of(config, environment if config.trainer else None)

@@ -14,6 +14,7 @@ from ...model import Run, Schema, Unknown
 from ...model.recipe import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
+from .model_keys import unread_kwargs, unread_model_keys
 from .recipe import BLANK, CLASS
 from .without_effect import without_effect
 
@@ -45,7 +46,14 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     w = Written(run.settings, read=set(run.read))
     refused = [reason for part in _PARTS for reason in part(run, w)]
     found = known(run, schema)
-    others, idle = unread_settings(run, w, found, lambda key: without_effect(key) or is_unknown(key, found))
+    kwargs = run.setting("model/model_kwargs")
+    wholly = isinstance(kwargs, dict) and len(kwargs) == len(unread_kwargs(run))
+    unread = {*unread_model_keys(run), *(["model/model_kwargs"] if wholly else [])}
+
+    def does_nothing(key: str) -> bool:
+        return without_effect(key) or key in unread or is_unknown(key, found)
+
+    others, idle = unread_settings(run, w, found, does_nothing)
     return replace(run, refused=(*refused, *others), differences=tuple(idle), read=frozenset(w.read))
 
 

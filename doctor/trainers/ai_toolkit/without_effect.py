@@ -26,7 +26,8 @@ _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
         max_negative_prompts merge_network_on_save_strength negative_prompt next_sample_timesteps
         paramiter_swapping_factor refiner_lr sdp short_and_long_captions_encoder_split show_turbo_outputs
         signal_amplification_strength signal_correction_noise_scale switch_boundary_every t0_velocity_equiv_weight
-        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt unet_lr validation_config xformers
+        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt unet_lr validation_config
+        weight_jitter xformers
         """
     ),
     "model": words(
@@ -53,10 +54,10 @@ _WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
     ),
 }
 # Sections of which nothing is learnt.
-_SAMPLES = ("sample", "first_sample", "train/validation_config")
+_IDLE = ("guidance", "sample", "first_sample", "train/validation_config")
 
 
 def without_effect(key: str) -> bool:
     """Whether what is learnt is the same whatever is written there."""
     section, _, name = re.sub(r"/\d+(?=/)", "/*", key).rpartition("/")
-    return name in _WITHOUT_EFFECT.get(section, ()) or f"{key}/".startswith(tuple(f"{one}/" for one in _SAMPLES))
+    return name in _WITHOUT_EFFECT.get(section, ()) or f"{key}/".startswith(tuple(f"{one}/" for one in _IDLE))

@@ -4,6 +4,12 @@ from ...model.trainer import Trainer, any_of
 
 _SECTIONS = ("general", "datasets/*", "datasets/*/subsets/*")
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+_SD_MODELS = ("flux", "sdxl", "sd3", "lumina", "hunyuan_image", "anima")
+_SD_SCRIPTS = (
+    *(f"{model}_train" for model in _SD_MODELS),
+    *("train_network", "train_db", "fine_tune", "train_textual_inversion", "sdxl_train_textual_inversion"),
+)
+_SD_OPTIONS = ("config_file", "dataset_config", "output_name")
 _MODELS = (
     *("flux_2", "flux_kontext", "fpack", "hidream_o1", "hv", "hv_1_5", "ideogram4", "kandinsky5", "krea2"),
     *("qwen_image", "wan", "zimage"),
@@ -16,7 +22,7 @@ MUSUBI_TUNER = Trainer(
         *("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
         *("network_module+num_timestep_buckets", "network_module+flash_attn"),
         *(f"{model}_{script}" for model in _MODELS for script in ("train", "train_network")),
-        *(f"{model}_{script}" for model in _MODELS for script in ("cache_latents", "cache_text_encoder_outputs")),
+        *("cache_latents.py+dataset_config", "cache_text_encoder_outputs.py+dataset_config"),
     ),
     marker="src/musubi_tuner/dataset/config_utils.py",
     miner=f"{__name__}.schema:mine_musubi",
@@ -44,9 +50,15 @@ SD_SCRIPTS = Trainer(
     marks=any_of(
         *("network_module", "pretrained_model_name_or_path+train_data_dir"),
         *("pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"),
+        "num_cpu_threads_per_process+max_resolution",
         *("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename"),
-        *("flux_train_network", "sdxl_train_network", "sd3_train_network"),
-        *("flux_train+config_file", "train_network+config_file"),
+        *("pretrained_model_name_or_path+save_model_as", "pretrained_model_name_or_path+output_name"),
+        *(f"{model}_train_network" for model in _SD_MODELS),
+        *(
+            f"{script}+{option}"
+            for script in _SD_SCRIPTS
+            for option in ("config_file", "dataset_config", "output_name")
+        ),
     ),
     marker="library/train_util.py",
     miner=f"{__name__}.schema:mine_sd_scripts",
@@ -58,6 +70,7 @@ SD_SCRIPTS = Trainer(
     recipe=f"{__name__}.recipe",
     writes=f"{__name__}.writes",
     has_gui=True,
+    of_gui=("noise_offset_type", "epoch", "show_timesteps", "show_timesteps_resolution", "train_inpainting"),
     refuses_unknown=frozenset(("section", "shell")),
     dataset_sections=_SECTIONS,
     component_files=True,

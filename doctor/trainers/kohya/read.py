@@ -24,7 +24,7 @@ def reading_of(
         if isinstance(found, Problem):
             return failed(config, found)
         if not found:
-            return Reading(config, reason=f"it starts no training script of {config.trainer}")
+            return Reading(config, reason=f"no start of a training by {config.trainer} is seen in it")
         if len(found) > MOST_RUNS:
             return wrong(
                 config, f"The file starts {len(found)} trainings; zdoctor reads at most {MOST_RUNS} of a file."

@@ -13,7 +13,8 @@ from .run import OfTrainer, keys_of, of_dataset
 from .starts import Start
 
 SCRIPT = re.compile(
-    r"(?:(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_)?train(?:_network|_db|_textual_inversion)?|fine_tune"
+    r"(?:(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_)?train_(?:network|db|textual_inversion)|"
+    r"(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_train|fine_tune"
 )
 _ARCHITECTURES = {
     "flux": "flux",

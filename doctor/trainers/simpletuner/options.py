@@ -68,7 +68,7 @@ def from_variables(values: Mapping[str, Value]) -> OptionFile:
     for pointer, value in values.items():
         name = pointer[1:]
         option = VARIABLES.get(name)
-        if option is not None and value.value != "":
+        if option is not None and str(value.value).lower() not in ("", "false"):  # which it does not hand on
             settings[option] = value
         elif name == _EXTRA:
             for key, word in options_in(str(value.value)):

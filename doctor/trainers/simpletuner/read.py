@@ -18,6 +18,8 @@ _OF_SIMPLETUNER = "a SimpleTuner config is a mapping of options, such as model_f
 
 def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Reading:
     """One Run. The dataset file is found beside the config; without it the run has no datasets."""
+    if config.format == "shell":
+        return Reading(config, reason="it is a script; SimpleTuner takes its options from a file: check that")
     if config.format not in ("json", "toml", "env"):
         return wrong(config, "SimpleTuner reads files named .json, .toml or .env; by its name this is none of them.")
     root = tree_of(config)

@@ -71,9 +71,18 @@ _PRECISIONS = {
     "int4-quanto": "qint4",
     "int2-quanto": "qint2",
     "fp8-quanto": "qfloat8",
-    "int8-torchao": "int8",
-    "int8-sdnq": "int8",
+    "fp8uz-quanto": "qfloat8_e4m3fnuz",
     "nf4-bnb": "nf4",
+    # torchao keeps the four bits of int8dq-int4 in bytes
+    **dict.fromkeys(("int8-torchao", "int8dq-torchao", "int8dq-int4-torchao", "int8-sdnq"), "int8"),
+    **dict.fromkeys(("fp8-torchao", "fp8wo-torchao", "fp8-native", "fp8-sdnq"), "float8"),
+    **dict.fromkeys(("int4-torchao", "fp8-int4-torchao", "uint4-sdnq"), "uint4"),
+    **dict.fromkeys(("int5-sdnq", "uint5-sdnq"), "uint5"),
+    **dict.fromkeys(("int16-sdnq", "uint16-sdnq", "fp16-sdnq"), "int16"),
+    "uint8-sdnq": "uint8",
+    "int6-sdnq": "uint6",
+    "uint3-sdnq": "uint3",
+    "uint2-sdnq": "uint2",
 }
 
 

@@ -188,7 +188,7 @@ KNOWN = {
         max_negative_prompts merge_network_on_save_strength negative_prompt next_sample_timesteps
         paramiter_swapping_factor refiner_lr short_and_long_captions_encoder_split show_turbo_outputs
         signal_amplification_strength signal_correction_noise_scale switch_boundary_every t0_velocity_equiv_weight
-        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt
+        target_norm_std_value text_encoder_lr train_refiner unconditional_prompt weight_jitter
         attention_backend force_first_sample max_loss_debug sdp validation_config xformers
     """,
     "network": """
@@ -200,9 +200,11 @@ KNOWN = {
         is_auraflow is_flux is_lumina2 is_pixart is_pixart_sigma is_ssd is_v2 is_v3 is_v_pred is_vega is_xl
         layer_offloading
         attn_masking block_compile cache_size_limit compile compile_dynamic compile_fullgraph compile_mode dtype
-        experimental_xl latent_space_version layer_offloading_text_encoder_percent
-        layer_offloading_transformer_percent low_vram model_kwargs model_paths refiner_start_at
-        split_model_other_module_param_count_scale te_device te_dtype te_name_or_path text_encoder_bits unet_path
+        experimental_xl in_context latent_space_version layer_offloading_text_encoder_percent
+        layer_offloading_transformer_percent lora_path low_vram model_kwargs model_paths
+        quantize_kwargs refiner_start_at
+        split_model_other_module_param_count_scale te_device te_dtype te_name_or_path text_encoder_bits
+        unconditional_lora_path unet_path
         unet_sample_size use_flux_cfg use_text_encoder_1 use_text_encoder_2 vae_device vae_dtype vae_path
     """,
     "datasets/*": """

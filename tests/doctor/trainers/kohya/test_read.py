@@ -285,6 +285,7 @@ DOUBTS = [
     ("a list with more on a condition", "A=(--seed 1)\n[[ $X ]] && A+=(--ae b)\n" + FLUX + '"${A[@]}"', set(), True),
     ("a list that is known", "A=(--seed 1)\n" + FLUX + '"${A[@]}"', set(), False),
     ("a config file that nobody names", FLUX + '--config_file "$CONFIG"', {"config_file"}, True),
+    ("the same by a short name, which argparse takes", FLUX + '--config "$CONFIG"', {"config"}, True),
     (
         "a config file that the script writes",
         "cat > new.toml <<E\nseed = 1\nE\n" + FLUX + "--config_file new.toml",
@@ -307,6 +308,12 @@ DOUBTS = [
         "a model that is fetched",
         "hf download a/b --local-dir /m/x\n" + FLUX + "--ae /m/x/ae.safetensors",
         {"ae"},
+        False,
+    ),
+    (
+        "a word that another program has, too",
+        "python resize.py --to bf16\n" + FLUX + "--mixed_precision bf16",
+        set(),
         False,
     ),
     ("a folder that is made", "mkdir -p /m/x\n" + FLUX + "--ae /m/x/ae.safetensors", set(), False),
@@ -364,6 +371,39 @@ def test_how_a_script_is_started(front: str) -> None:
     assert only(read("/w/t.sh", f"{front} -m musubi_tuner.zimage_train_network --seed 1\n")).trainer == "musubi-tuner"
 
 
+def test_a_shell_takes_other_bytes_than_those_of_utf8() -> None:
+    assert only(read("/w/t.sh", "# \u8bad\u7ec3\n".encode("gbk") + FLUX.encode() + b"--seed 1")).recipe.seed == 1
+    assert only(read("/w/t.ps1", (FLUX + "--seed 1").encode("utf-16"))).recipe.seed == 1
+    assert read("/w/t.sh", (FLUX + "--seed 1").encode("utf-16")).config.problem is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "trainer"),
+    [
+        ("accelerate launch train.py --train_data_meta x --network_module y", "sd-scripts"),
+        ("accelerate launch scripts/flux/train.py --pretrained_model_name_or_path x --ae y", "sd-scripts"),
+        ("export MODEL_FAMILY=flux MODEL_TYPE=lora\naccelerate launch simpletuner/train.py", "SimpleTuner"),
+    ],
+)
+def test_scripts_of_others_are_not_judged(text: str, trainer: str) -> None:
+    found = read("/w/t.sh", text, trainer=trainer)
+    assert found.config.problem is None and not found.runs and found.reason
+
+
+def test_a_training_may_go_on_with_what_the_one_above_it_writes() -> None:
+    second = "--pretrained_model_name_or_path /o/last.safetensors --ae /m/ae.safetensors --output_dir /o/b"
+    runs = read("/w/t.sh", f"{FLUX} --output_dir /o\n{FLUX} {second}\n").runs
+    assert [[name for name, value in run.settings.items() if value.unknown] for run in runs] == [
+        [],
+        ["pretrained_model_name_or_path"],
+    ]
+
+
+def test_the_beginning_of_an_option_is_taken_for_the_whole() -> None:
+    assert only(read("/w/t.sh", FLUX + "--config cfg")).recipe.network.rank == 8
+    assert only(read("/w/t.sh", FLUX + "--config $CFG")).unread
+
+
 def test_old_names_are_read_as_the_new_ones_which_go_before() -> None:
     old = MUSUBI_DATA + "flux_kontext_no_resize_control = true\nqwen_image_edit_control_resolution = [512, 512]\n"
     run = only(read("/w/m.toml", old))
@@ -414,7 +454,7 @@ def test_windows_line_ends(text: str) -> None:
 
 def test_a_script_without_a_training() -> None:
     reading = read("/w/t.sh", "python zimage_cache_latents.py --dit x", trainer="musubi-tuner")
-    assert not reading.runs and reading.config.problem is None and "starts no training" in reading.reason
+    assert not reading.runs and reading.config.problem is None and "no start of a training" in reading.reason
     assert read("/w/t.sh", "echo hello\n").config.problem is not None
 
 

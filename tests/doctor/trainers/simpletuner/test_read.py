@@ -119,6 +119,13 @@ def test_every_way_of_writing_it(path: str, text: str) -> None:
 def test_a_new_key_is_spelled_as_the_others() -> None:
     assert run_of({"--model_family": "flux", "--model_type": "lora"}).pointer("rank") == "/--lora_rank"
     assert run_of("MODEL_FAMILY=flux\n", path="config.env").pointer("batch_size") == "/TRAIN_BATCH_SIZE"
+
+
+def test_a_variable_of_false_is_no_option() -> None:
+    """The trainer's loader of variables hands on `true` as a flag, and nothing of `false`."""
+    text = "MODEL_FAMILY=flux\nexport USE_XFORMERS={}\nexport ALLOW_TF32=True\n"
+    assert set(run_of(text.format("False"), path="config.env").settings) == {"model_family", "allow_tf32"}
+    assert "enable_xformers_memory_efficient_attention" in run_of(text.format("true"), path="config.env").settings
     wrapped = {"_metadata": {}, "config": {"--model_family": "flux"}}
     assert run_of(wrapped).pointer("rank") == "/config/--lora_rank"
 
@@ -137,7 +144,7 @@ def test_a_new_key_is_spelled_as_the_others() -> None:
         ({"mixed_precision": "no"}, "dtype", "fp32"),
         ({"mixed_precision": "no", "base_model_precision": "int8-quanto"}, "dtype", "bf16"),
         ({"base_model_precision": "int8-quanto"}, "quantization", "qint8"),
-        ({"base_model_precision": "uint5-sdnq"}, "quantization", "uint5-sdnq"),
+        ({"base_model_precision": "uint5-sdnq"}, "quantization", "uint5"),
         ({"model_flavour": None}, "adapter", "ostris/zimage_turbo_training_adapter/zimage_turbo_training_adapter_v2.safetensors"),  # noqa: E501
         ({"disable_assistant_lora": True}, "adapter", None),
         ({"model_flavour": "base"}, "adapter", None),
