@@ -439,7 +439,7 @@ def test_windows_line_ends(text: str) -> None:
 
 def test_a_script_without_a_training() -> None:
     reading = read("/w/t.sh", "python zimage_cache_latents.py --dit x", trainer="musubi-tuner")
-    assert not reading.runs and reading.config.problem is None and "starts no training" in reading.reason
+    assert not reading.runs and reading.config.problem is None and "no start of a training" in reading.reason
     assert read("/w/t.sh", "echo hello\n").config.problem is not None
 
 
