@@ -1,6 +1,6 @@
 """One slip at a time in the trainers' own example configs: how many are caught, by model family and kind of slip.
 
-    python benchmarks/mutations.py CLONES [FAMILY] [-v]    -v names those that are missed
+    python benchmarks/mutations.py CLONES [FAMILY,…] [-v]    only families that begin so; -v names what is missed
 
 CLONES/OWNER/NAME are git directories or checkouts of the four trainers; which files and blocks of documents are
 examples is in corpus.tsv (see corpus.py, which fetches them). Each key of a family has each kind of slip once. A slip
@@ -37,6 +37,7 @@ OWN = ("ostris/ai-toolkit", "bghira/SimpleTuner", "kohya-ss/sd-scripts", "kohya-
 READ = re.compile(
     r"(_path|_dir|_directory|_folder|_file|_config|_root)$|^(dit|vae|t5|clip|ae|text_encoder|gemma2|qwen3)\w*$"
 )
+TEXTS = ("validation_prompt_library", "skip_file_discovery")  # switches, or text
 WRITTEN = re.compile(r"output|cache|logging|training_folder")
 
 
@@ -106,6 +107,8 @@ def _of_value(file: Config, value: Value, name: str, known: Key | None) -> Itera
         return
     if file.format == "shell" and value.value is True:
         yield "type", value.end, value.end, " maybe"
+    elif name in TEXTS:
+        return
     elif isinstance(value.value, bool) or kind in ("bool", "int", "float"):
         yield "type", *inside, f"{quote}many{quote}"
     elif isinstance(value.value, str) and value.value in choices:
@@ -167,7 +170,7 @@ def main(clones: Path, wanted: str, verbose: bool) -> None:
             if config.problem is not None or not runs or config.trainer is None:
                 continue
             family = runs[0].recipe.architecture or ("datasets" if runs[0].process_type == "datasets" else "unknown")
-            if wanted not in ("", family):
+            if not family.startswith(tuple(wanted.split(","))):
                 continue
             count = counts.setdefault((config.trainer, family), Count())
             before = {here: said(looked(file, tree, into, here)) for here in (False, True)}

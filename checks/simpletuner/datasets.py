@@ -10,7 +10,7 @@ from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import meant
 from ..keys.values import bad, whole
-from .options import SHRUNK_TO_NOTHING, TRAINER, of_another_unit, text
+from .options import OF_TRAINER, SHRUNK_TO_NOTHING, TRAINER, of_another_unit, text
 
 LATE = "after the VAE and the text encoder were loaded"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -23,6 +23,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "crop_aspect": ("square", "preserve", "random", "closest"),
     "crop_style": ("random", "corner", "center", "centre", "face"),
 }
+_FALSE = ("false", "no", "off", "0", "n")
 _MOST_AREA = 5_000_000  # pixels: metadata/backends/base.py meets_resolution_requirements
 _PICTURES = ("image", "video", "conditioning", "eval")
 
@@ -67,6 +68,8 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
     for key in entries:
         if not isinstance(run.setting(key), dict):
             yield bad(run, key, "{key} is {value!r}, which is no dataset.", LATE)
+    for key in entries:
+        yield from _switches(run, key)
     for key in active:
         yield from _entry(run, key)
     yield from _together(run, active)
@@ -83,7 +86,7 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
 def _absent(run: Run) -> Iterator[Finding]:
     """The file was looked for in the working directory and in every folder above the config."""
     name = text(run, "data_backend_config")
-    if name.startswith("config/examples/"):  # it comes with the trainer
+    if name.startswith(OF_TRAINER):
         return
     yield found(
         run.where("datasets"),
@@ -96,6 +99,21 @@ def _absent(run: Run) -> Iterator[Finding]:
         name=name,
         when=LATE,
     )
+
+
+def _switches(run: Run, key: str) -> Iterator[Finding]:
+    """Texts where true or false is asked for: Python takes each of them for true."""
+    for name in ("crop", "default", "disable", "disabled"):
+        value = run.setting(f"{key}/{name}")
+        if isinstance(value, str) and value:
+            yield found(
+                run.where(f"{key}/{name}"),
+                "{name} is {value!r}, and any text counts as true. Write true or false without quotes.",
+                otherwise="The setting is on.",
+                severity=None if value.strip().lower() in _FALSE else "warning",
+                evidence={"key": f"{key}/{name}", "value": value},
+                name=name,
+            )
 
 
 def _kind(run: Run, key: str) -> str:

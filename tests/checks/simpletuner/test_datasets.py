@@ -40,6 +40,8 @@ SICK_DATA: Sequence[tuple[object, str]] = [
     ([{**SET, "cache_dir_vae": "cache/text"}, TEXT], "same folder"),
     ([SET, {**TEXT, "default": True}, {**TEXT, "id": "b", "default": True}], "marked as default"),
     ([{**SET, "text_embeds": "txt"}, TEXT], "has that id"),
+    ([{**SET, "crop": "false"}, TEXT], "any text counts as true"),
+    ([{**SET, "id": "two", "disabled": "no"}, SET, TEXT], "any text counts as true"),
 ]
 
 
