@@ -101,6 +101,7 @@ def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, str]:
     """What these rules say of the config on this machine, now."""
     report = examined(config, selected=rules).report
     said = dict.fromkeys(report.passed, "passed; what the log shows is not there now.")
+    said |= dict.fromkeys(report.not_applicable, "does not apply; what it looks at is not there now.")
     said |= {outcome.rule: f"not known: {outcome.reason}." for outcome in (*report.unknown, *report.crashed)}
     for finding in reversed(report.findings):
         said[finding.rule] = f"confirmed. {finding.text()}"
