@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
 from ..doctor.model.trainer import RUNNER
-from ..doctor.rules import prevents, rule
+from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
 _TEXTS = (".txt", ".caption")
@@ -80,7 +80,7 @@ def captions_missing(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Signature: None; the run trains, and the captions have no say.
     """
     if run.recipe.unload_text_encoder:
-        return  # TRN006 says that captions are not read
+        raise Unestablished("captions are not read, see TRN006")
     for folder in datasets:
         dataset = run.recipe.dataset(folder.key)
         if dataset is None or dataset.default_caption or dataset.is_regularisation or dataset.caption_dropout >= 1:

@@ -56,6 +56,13 @@ def cpu_build_of_torch(
         )
 
 
+def _cuda(run: Run, environment: Environment) -> Version | None:
+    """The CUDA version of PyTorch, None where it is not known. Raises Unestablished where the card needs another."""
+    if environment.cuda == () and run.device != "cpu":
+        raise Unestablished("this PyTorch was built without CUDA, see PKG001")
+    return environment.cuda or None
+
+
 def _cards(run: Run, gpus: tuple[Gpu, ...], system: System) -> tuple[Gpu, ...]:
     """The cards that the run may take."""
     candidates = taken(run, gpus, system.environment)
@@ -81,8 +88,9 @@ def torch_without_kernels(
     Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
     current PyTorch installation
     """
-    cuda, cards = environment.cuda, _cards(run, gpus, system)
-    if not cuda or not cards:
+    cards = _cards(run, gpus, system)
+    cuda = _cuda(run, environment) if cards else None
+    if cuda is None:
         return
     lowest, highest = _served(cuda, release(environment.versions.get("torch", "")))
     known = [card.capability for card in cards if card.capability is not None]
@@ -107,7 +115,7 @@ def torch_without_kernels(
 
 @rule("PKG003", "warning", "driver-older-than-torch")
 @prevents("RuntimeError", r"The NVIDIA driver on your system is too old")
-def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def driver_older_than_torch(run: Run, environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
     """The NVIDIA driver is older than the CUDA version of PyTorch asks for.
 
     What: Wheels for CUDA 13 need driver 580 or newer, those for CUDA 12 driver 525, those for CUDA 11 driver 450.
@@ -119,10 +127,9 @@ def driver_older_than_torch(environment: Environment, gpus: tuple[Gpu, ...]) -> 
     Signature: The NVIDIA driver on your system is too old (found version …)
     """
     driver = re.match(r"\d+", gpus[0].driver) if gpus else None
-    if not environment.cuda or driver is None:
-        return
-    needed = _DRIVERS.get(environment.cuda[0])
-    if needed is None or int(driver.group()) >= needed:
+    cuda = _cuda(run, environment) if driver is not None else None
+    needed = _DRIVERS.get(cuda[0]) if cuda is not None else None
+    if driver is None or needed is None or int(driver.group()) >= needed:
         return
     yield found(
         None,

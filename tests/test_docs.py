@@ -10,6 +10,8 @@ import pytest
 from zdoctor import __version__
 from zdoctor.doctor.cli import parser
 from zdoctor.doctor.rules import all_repairs, all_rules
+from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.trainers import names
 
 ROOT = Path(__file__).parent.parent
 FAMILIES = """\
@@ -66,3 +68,22 @@ def test_the_readme_shows_what_check_prints() -> None:
     for line in screen.splitlines()[1:]:
         line = line.strip().replace("examples/", "")
         assert not line or line == "…" or line in golden, line
+
+
+def test_the_options_that_the_page_on_training_names_exist() -> None:
+    """Each word with an underscore is a key or a word of a trainer, or known where settings are read."""
+    known: set[str] = set()
+    for trainer in names():
+        schema = shipped(trainer)
+        sections = schema.sections.values() if schema is not None else ()
+        known |= {word for section in sections for name, key in section.items() for word in (name, *key.choices)}
+        known |= set(schema.processes) if schema is not None else set()
+    rooms = ("trainers", "train/settings", "train/network", "train/output", "train/distributed", "train/runtime")
+    sources = [file for room in rooms for file in (ROOT / "doctor" / room).rglob("*.py")]
+    known |= {word for file in sources for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    assert "text_encoder1" in known and "text_encoder_2" not in known
+    text = re.sub(r"```.*?```", "", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), flags=re.S)
+    spans = " ".join(re.findall(r"`([^`\n]+)`", text))
+    named = re.findall(r"(?<![\w./-])-{0,2}([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(./])", spans)
+    of_lycoris = {"decompose_both", "dora_wd", "exclude_name", "target_name", "train_norm", "use_scalar"}
+    assert not sorted(set(named) - known - of_lycoris - {"guidance_embeds"})

@@ -63,6 +63,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     if trainer.has_processes:
         yield from _outer(config, schema)
     looked_up = 0
+    of_gui = trainer.of_gui if run.settings.keys() >= set(trainer.of_gui[:1]) else ()
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
         one = Stray(value, name, re.sub(r"/\d+(?=/|$)", "/*", parent))
@@ -72,7 +73,7 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         keys = None if in_a_gui else _keys(schema, run, one.section)
         if keys is None or name in keys or (run.by_runner and key in trainer.runner_keys):
             continue
-        if one.section == "" and name in schema.renamed:
+        if one.section == "" and (name in schema.renamed or (name in of_gui and file.format == "toml")):
             continue
         looked_up += 1
         begun = [whole for whole in keys if whole.startswith(name)]
@@ -99,8 +100,7 @@ def _keys(schema: Schema, run: Run, section: str) -> Section | None:
 
 def _left_out(file: Config, value: Value) -> bool:
     """Whether this never becomes a word of the command line that SimpleTuner makes of its file."""
-    among_others = file.format == "env" and (value.where.pointer or "").count("/") > 1  # in TRAINER_EXTRA_ARGS
-    if file.format not in ("json", "toml", "env") or among_others:
+    if file.format not in ("json", "toml"):
         return False
     if isinstance(value.value, str):
         return value.value.strip().lower() in ("", "false")

@@ -14,8 +14,14 @@ _DATA = "before anything is loaded, but after the datasets were read"
 _MODEL = "while the model is loaded"
 _NETWORK = "after the model was loaded and all was cached"
 _START = "at the start"
-_BUCKETS = {"flux_train_network": 32, "flux_train": 16, "sd3_train_network": 32, "train_network": 64, "train_db": 64}
-_BUCKETS |= {"sdxl_train_network": 32, "sdxl_train": 32, "lumina_train_network": 16}
+# verify_bucket_reso_steps of each script
+_BUCKETS = {
+    **dict.fromkeys(("fine_tune", "train_db", "train_network", "train_textual_inversion"), 64),
+    **dict.fromkeys(("sdxl_train", "sdxl_train_network", "sdxl_train_textual_inversion"), 32),
+    **dict.fromkeys(("flux_train_network", "hunyuan_image_train_network", "sd3_train_network"), 32),
+    **dict.fromkeys(("anima_train", "anima_train_network", "flux_train", "lumina_train", "lumina_train_network"), 16),
+    "sd3_train": 8,
+}
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...doctor.model import Config, Finding, Run, Schema, found
+from ...doctor.model import Config, Finding, Run, Schema, Severity, found
 from ...doctor.rules import prevents, rule
-from ...doctor.trainers.simpletuner.names import JSON_OPTIONS
+from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOVED_OPTIMIZERS
 from ...doctor.trainers.simpletuner.options import options_of
-from ..keys.misspelled import words
+from ..keys.misspelled import meant, words
 from ..keys.values import START, bad, whole
 
 TRAINER = ("SimpleTuner",)
@@ -144,11 +144,13 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
 @prevents("ValueError", r"When providing --maximum_image_size, you must also provide")
 @prevents("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be")
 @prevents("ValueError", r"Cannot enable Quanto and TorchAO together")
+@prevents("ValueError", r"Optimizer \S+ not found\.|optimiser has been removed|AdamW8Bit has been removed")
 def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 
-    What: A number or a switch that is none, a quantization that needs another way of loading, DeepSpeed for a LoRA,
-    two ways of offloading at once, a maximum size without the size to shrink to, and the like.
+    What: A number or a switch that is none, an optimizer that there is not, a quantization that needs another way of
+    loading, DeepSpeed for a LoRA, two ways of offloading at once, a maximum size without the size to shrink to, and
+    the like.
     Why: Some of it is refused at the start, some only after the accelerator was set up.
     Repair: The message says which option has to change.
     Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/
@@ -156,6 +158,7 @@ def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     Signature: ValueError with the same words, or the log's last line is an error and the process ends with code 1.
     """
     yield from _numbers(run, schema)
+    yield from _optimizer(run)
     yield from _quantization(run)
     yield from _offloading(run)
     yield from _sizes(run)
@@ -182,6 +185,22 @@ def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
         yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
     if number(run, "gradient_accumulation_steps", 1) < 1:
         yield bad(run, "gradient_accumulation_steps", "{key} is {value}; it must be at least 1.", START, new=1)
+
+
+def _optimizer(run: Run) -> Iterator[Finding]:
+    """A name that the trainer does not have; it asks for none before the options are all read."""
+    name = arriving(run, "optimizer")
+    if name is None or name in OPTIMIZERS:
+        return
+    certain, near = meant(name, OPTIMIZERS)
+    of_packages = (f"{package}-{str(name).lower()}" for package in ("torch", "bnb", "optimi", "ao"))
+    likely = next((one for one in of_packages if one in OPTIMIZERS), near)
+    gone = name in REMOVED_OPTIMIZERS or certain is not None
+    why = "{key} is {value!r}, which the trainer does not know." + ("" if likely else " It knows {known}.")
+    when = START if gone else "the trainer stops at the start, unless it is newer than bc8e6ab7"
+    known = ", ".join(sorted(OPTIMIZERS))
+    severity: Severity | None = None if gone else "warning"
+    yield bad(run, "optimizer", why, when, severity=severity, new=certain, likely=likely, known=known)
 
 
 def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:

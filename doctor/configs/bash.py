@@ -160,6 +160,7 @@ class _Reader(Words):
         end = spans.arithmetic_end(self.text, start) if self.text.startswith("((", start) else None
         self.index = end or start + 1
         if end is not None:
+            self.computed(start, end)
             return [Word(self.text[start:end], start, end, known=False)]
         if first:
             self.variables.open(")", again=self.is_function)
@@ -192,6 +193,7 @@ class _Reader(Words):
         self.take(_SPACE)
         end = spans.arithmetic_end(self.text, self.index) if self.text.startswith("((", self.index) else None
         if end is not None:
+            self.computed(self.index, end)
             self.index = end
         elif name := self.take(_NAME):
             self.variables.set(name[1], None)

@@ -34,6 +34,11 @@ def _training(path: str, text: str) -> Command:
     return found[0]
 
 
+def _begins(command: Command) -> int:
+    """Where the trainer's own words begin: before its script stand those of the launcher."""
+    return next(i for i, word in enumerate(command.words) if _SCRIPT.search(word.text)) + 1
+
+
 def set_option(path: str, text: str, edit: SetValue) -> str:
     """The script with one option of its training command set. Raises EditError."""
     name = edit.pointer.removeprefix("/")
@@ -43,7 +48,8 @@ def set_option(path: str, text: str, edit: SetValue) -> str:
     before = _training(path, text)
     flag, shell = f"--{name}", shell_of(path, text)
     written = _quoted(str(value), shell)
-    at = next((i for i, w in enumerate(before.words) if w.text == flag or w.text.startswith(flag + "=")), None)
+    named = [i for i, word in enumerate(before.words) if word.text == flag or word.text.startswith(flag + "=")]
+    at = next((i for i in reversed(named) if i >= _begins(before)), None)  # the parser takes the last
     if at is None:
         end = before.words[-1].end
         new = flag if value is True else f"{flag} {written}"
@@ -78,9 +84,9 @@ def _verify(before: Command, after: Command, flag: str, value: str) -> None:
     """Every other word is the same, and the option has its value."""
 
     def rest(command: Command) -> list[str]:
-        kept: list[str] = []
+        kept = [word.text for word in command.words[: _begins(command)]]
         skip = False
-        for word in command.words:
+        for word in command.words[_begins(command) :]:
             if skip and not word.text.startswith("--"):
                 skip = False
                 continue
@@ -89,7 +95,7 @@ def _verify(before: Command, after: Command, flag: str, value: str) -> None:
                 kept.append(word.text)
         return kept
 
-    texts = [word.text for word in after.words]
+    texts = [word.text for word in after.words[_begins(after) :]]
     now = f"{flag}={value}" in texts or any(pair == (flag, value) for pair in pairwise(texts))
     if rest(before) != rest(after) or not (now if value else flag in texts):
         raise EditError(f"setting {flag} would also change something else")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UserError
@@ -28,10 +29,11 @@ def load(path: str) -> bytes:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def beside(config: str) -> Beside:
+def beside(config: str, texts: Mapping[str, bytes] | None = None) -> Beside:
     """Finds what a config names as its trainer does, relative to the working directory.
 
-    A config may be checked from elsewhere, so the folders above it are tried as working directories, too.
+    A config may be checked from elsewhere, so the folders above it are tried as working directories, too. `texts`
+    stand in for the content of files, by their paths.
     """
 
     def find(name: str) -> Found | None:
@@ -39,7 +41,8 @@ def beside(config: str) -> Beside:
             file = folder / name
             try:
                 if file.is_file():
-                    return Found(str(file), load(str(file)))
+                    known = None if texts is None else texts.get(str(file))
+                    return Found(str(file), load(str(file)) if known is None else known)
             except (OSError, ValueError, UserError):
                 continue
         return None

@@ -1,15 +1,15 @@
 """From a config path to a Report: read, probe what the rules ask for, run them.
 
-A text that the trainer's parser would reject or corrupt is examined as its certain repair reads, so that one stray
-backslash does not hide the other findings.
+A config is examined as it stands and as it was meant (`turns`), so that one stray backslash or one misspelt section
+does not hide the other findings.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
-from ..model import Config, Facts, ReplaceText, Report, Run, Unknown
+from ..model import Config, Facts, Report, Run, Unknown
 from ..model.findings import CONFIG_UNREAD
 from ..model.record import dataclass, replace
 from ..model.script import MicroStep
@@ -18,12 +18,14 @@ from ..probe.world import World
 from ..rules import Rule, all_rules
 from ..trainers.read import Reading, read_config
 from .config_file import beside, load
-from .engine import merge, prescribe
+from .engine import merge
 from .judged import judged
 from .look import Look
 from .trainable import trainable
+from .turns import in_turn
 
 TEXT_FACTS = {"config", "system"}
+KEY_FACTS = {*TEXT_FACTS, "run", "schema"}
 MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
 
 
@@ -61,10 +63,10 @@ def examine_config(
     started = time.perf_counter()
     given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
 
-    def read(data: bytes) -> Reading:
-        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path))
+    def read(data: bytes, texts: Mapping[str, bytes]) -> Reading:
+        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path, texts))
 
-    reading = read(load(path) if text is None else text)
+    reading = read(load(path) if text is None else text, {})
     written = reading.config
     of = written.trainer
     look = Look(world, deep=deep, microstep=microstep)
@@ -72,16 +74,21 @@ def examine_config(
     on_text = [rule for rule in offered if _is_on_text(rule) and rule.suits(of)]
     of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]
     about_runs = of_runner if as_runner else [r for r in offered if not _is_on_text(r) and r.suits(of)]
-    about_text, _ = look.with_fixes(on_text, written, _no_run(reading))
-    reading = _as_repaired(about_text, reading, read)
-    runs: Sequence[Run | Unknown] = reading.runs or [_no_run(reading)]
-    if as_runner and reading.runs:
-        runs = [look.translated(reading.config, run) for run in reading.runs]
-    looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
-    facts = tuple(known for _, known in looks)
-    report = merge([about_text, *(report for report, _ in looks)])
+
+    def on_runs(reading: Reading) -> tuple[Report, tuple[Facts, ...]]:
+        runs: Sequence[Run | Unknown] = [look.own(reading.config, run) for run in reading.runs] or [_no_run(reading)]
+        if as_runner and reading.runs:
+            runs = [look.translated(reading.config, run) for run in reading.runs]
+        looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
+        return merge([report for report, _ in looks]), tuple(known for _, known in looks)
+
+    def text_of(reading: Reading) -> Report:
+        return look.with_fixes(on_text, reading.config, _no_run(reading))[0]
+
+    seen = in_turn(reading, read, text_of, on_runs, {rule.id for rule in about_runs if _is_on_keys(rule)})
+    report, reading, facts = seen.report, seen.reading, seen.facts
     can_train: tuple[bool, tuple[str, ...]] = (False, ())
-    if not as_runner and not about_text.errors:
+    if not as_runner and not seen.repaired:
         can_train = trainable(look, reading, facts, of_runner, {finding.rule for finding in report.errors})
     report = replace(
         report,
@@ -97,13 +104,17 @@ def examine_config(
     asked = tuple(sorted((*on_text, *about_runs), key=lambda rule: rule.id))
     might = [rule for rule in all_rules() if rule.suits(RUNNER if as_runner else of)]
     report = judged(
-        report, facts, asked, [rule for rule in might if microstep is not None or "microstep" not in rule.needs]
+        report, seen.last, asked, [rule for rule in might if microstep is not None or "microstep" not in rule.needs]
     )
     return Examination(report, facts, reading, asked, written)
 
 
 def _is_on_text(rule: Rule) -> bool:
     return TEXT_FACTS.issuperset(rule.needs)
+
+
+def _is_on_keys(rule: Rule) -> bool:
+    return KEY_FACTS.issuperset(rule.needs)
 
 
 def _suited(rules: Sequence[Rule], run: Run | Unknown) -> Sequence[Rule]:
@@ -117,19 +128,3 @@ def _suited(rules: Sequence[Rule], run: Run | Unknown) -> Sequence[Rule]:
 def _no_run(reading: Reading) -> Unknown:
     problem = reading.config.problem
     return Unknown(CONFIG_UNREAD if problem else reading.reason)
-
-
-def _as_repaired(report: Report, reading: Reading, read: Callable[[bytes], Reading]) -> Reading:
-    """The reading of the text with its certain repairs in place; the reading as it is when there are none."""
-    edits = [step for step in prescribe(report).steps if isinstance(step, ReplaceText)]
-    if not edits:
-        return reading
-    from ..configs.edit import EditError, apply_edits
-
-    config = reading.config
-    try:
-        text = apply_edits(config.text, edits)
-    except EditError:
-        return reading
-    repaired = read(text.encode(config.encoding, "surrogateescape"))
-    return reading if repaired.config.problem is not None and config.problem is None else repaired

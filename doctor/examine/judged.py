@@ -32,24 +32,30 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
 
     `facts` are those of each run, `asked` the rules that were asked, `offered` all that could have been.
     """
-    about = {rule.id: _about(rule) for rule in asked}
+    areas = {rule.id: about(rule) for rule in asked}
     gravest = {rule.id: SEVERITIES.index(rule.severity) for rule in asked}
     gaps: dict[str, str] = {}
     for outcome in sorted(report.unknown, key=lambda one: (gravest.get(one.rule, 0), one.rule)):
-        gaps.setdefault(about.get(outcome.rule, "settings"), outcome.reason)
+        gaps.setdefault(areas.get(outcome.rule, "settings"), outcome.reason)
     for outcome in report.crashed:
-        gaps.setdefault(about.get(outcome.rule, "settings"), f"{outcome.rule} crashed")
+        gaps.setdefault(areas.get(outcome.rule, "settings"), f"{outcome.rule} crashed")
     for one in facts:
         if isinstance(one.run, Run) and (why := next(doubts_of(one.run), "")):
             gaps.setdefault("settings", why)
+        for reason in _unread(one):
+            gaps.setdefault("settings", reason)
+            gaps.setdefault("datasets", reason)
         for reason in _unopened(one):
             gaps.setdefault("datasets", reason)
-    answered = {about[id] for id in (*report.passed, *(f.rule for f in report.findings)) if id in about}
+        for reason in _not_there(one):
+            gaps.setdefault("datasets", reason)
+            gaps.setdefault("paths", reason)
+    answered = {areas[id] for id in (*report.passed, *(f.rule for f in report.findings)) if id in areas}
     trains = any(isinstance(one.run, Run) and one.run.kind != "other" for one in facts)
     for what in _OF_TRAINING:
         if what not in answered:
             gaps.setdefault(what, _NOTHING if trains else _NO_TRAINING)
-    for what in {_about(rule) for rule in offered} - set(about.values()):
+    for what in {about(rule) for rule in offered} - set(areas.values()):
         gaps[what] = NOT_SELECTED
     order = [*_OF_TRAINING, *(name for name in ("settings", *_ABOUT) if name not in _OF_TRAINING)]
     return replace(
@@ -59,12 +65,23 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
     )
 
 
-def _about(rule: Rule) -> str:
+def about(rule: Rule) -> str:
+    """What of a run a rule looks at, as `not_judged` names it."""
     return next((name for name, facts in _ABOUT.items() if any(need in facts for need in rule.needs)), "settings")
 
 
-def _unopened(facts: Facts) -> Iterator[str]:
-    """Why datasets, or pictures of them, were not looked at."""
+def _unread(facts: Facts) -> Iterator[str]:
+    """The files that the config names and that cannot be read, and datasets that it leads to none of."""
+    config, run = facts.config, facts.run
+    if isinstance(config, Unknown) or isinstance(run, Unknown) or run.kind == "other":
+        return
+    yield from (f"{file.path} cannot be read" for file in config.beside if file.problem is not None)
+    if not run.recipe.datasets:
+        yield "the config leads to no dataset that could be read"
+
+
+def _not_there(facts: Facts) -> Iterator[str]:
+    """The datasets of which nothing is on this machine: not even whether they can be written to is known."""
     run, folders = facts.run, facts.datasets
     if isinstance(run, Unknown) or isinstance(folders, Unknown):
         return
@@ -72,8 +89,13 @@ def _unopened(facts: Facts) -> Iterator[str]:
     for dataset in run.recipe.datasets:
         if not any(key == dataset.key or key.startswith(f"{dataset.key}/") for key in seen):
             yield f"{dataset.folder or dataset.key} is no folder of pictures on this machine"
-    for folder in folders:
+
+
+def _unopened(facts: Facts) -> Iterator[str]:
+    """Why pictures of a dataset that is there were not looked at."""
+    for folder in () if isinstance(facts.datasets, Unknown) else facts.datasets:
         if left := folder.more + folder.unlisted:
             yield f"{left} of the pictures and folders in {folder.path} were not opened"
-        elif not folder.images and folder.others:
-            yield f"{folder.path} holds other files than pictures, and they are not looked into"
+        elif not folder.images:
+            holds = "other files than pictures, and they are not looked into" if folder.others else "no picture"
+            yield f"{folder.path} holds {holds}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..model import Config, Facts, Report, Run, Unknown
+from ..model import Config, Facts, Report, Run, Schema, Unknown
 from ..model.script import MicroStep
 from ..probe.dataset import folders_in
 from ..probe.gather import gather
@@ -13,6 +13,8 @@ from ..probe.world import World
 from ..rules import Rule, all_repairs
 from .engine import Answers, cures, examine
 from .translate import for_runner
+
+FEW = 4  # options that may be slips
 
 
 class Look:
@@ -43,6 +45,19 @@ class Look:
         wanted = {name for found in report.findings for cure in repairs.get(found.rule, ()) for name in cure.needs}
         facts = self._facts(wanted, config, run, facts)
         return cures(report, facts, repairs), facts
+
+    def own(self, config: Config, run: Run) -> Run | Unknown:
+        """The run, unless another program has a script of that name, by the options that it is started with."""
+        schema = self._facts(("schema",), config, run, None).schema if config.format == "shell" else None
+        if not isinstance(schema, Schema):
+            return run
+        known = schema.section("", run.process_type) or {}
+        names = [name for name, value in run.settings.items() if value.where.path == config.path and "/" not in name]
+        strange = [name for name in names if not any(whole.startswith(name) for whole in known)]
+        if len(strange) <= max(FEW, len(names) // 2):
+            return run
+        told = f"{len(strange)} of {len(names)} options are none of {schema.trainer}'s {run.process_type}"
+        return Unknown(f"{told}: it is another program's script")
 
     def translated(self, config: Config, run: Run, known: Facts | None = None) -> Run:
         """The run as zdoctor's own runner takes it. Raises UserError with every setting that it would not obey."""

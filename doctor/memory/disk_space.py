@@ -38,8 +38,13 @@ def needs(
     datasets: tuple[DatasetFolder, ...] | Unknown,
     hub: Hub | Unknown,
     output: str | None,
+    *,
+    goes_on: bool = False,
 ) -> Iterator[Need]:
-    """Everything that is known to be written, in the order it happens. `output` is a run folder without old saves."""
+    """Everything that is known to be written, in the order it happens.
+
+    `output` is a run folder without old saves or, where the run `goes_on`, without the last one.
+    """
     if not isinstance(hub, Unknown) and not hub.offline and not run.by_runner:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
@@ -51,7 +56,7 @@ def needs(
     if run.by_runner and output is not None and not isinstance(datasets, Unknown):
         yield from _latents(run, datasets, output)
     if output is not None and not isinstance(model, Unknown) and not run.unknown("steps", "save_every", "rank"):
-        yield from _checkpoints(run, model, output)
+        yield from _checkpoints(run, model, output, goes_on)
 
 
 def _downloads(hub: Hub) -> Iterator[Need]:
@@ -101,7 +106,7 @@ def _pixels(dataset: Dataset, folder: DatasetFolder) -> int:
     return turns * sum(w * h for sizes in of_one for w, h in sizes)
 
 
-def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
+def _checkpoints(run: Run, model: ModelFolder, output: str, goes_on: bool) -> Iterator[Need]:
     """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
     recipe = run.recipe
     sizes = sizes_of(run, model)
@@ -114,6 +119,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
     parameters = max(0, trained_weights(network, sizes.linears))
     during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
     kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
+    kept = 0 if goes_on else kept
     width = WIDTHS.get(recipe.checkpoints.dtype, 0)
     rank = lokr_rank(network) if network.type == "lokr" else network.rank
     of_rank = "" if rank is None else f" of rank {rank}"
@@ -125,5 +131,5 @@ def _checkpoints(run: Run, model: ModelFolder, output: str) -> Iterator[Need]:
         what = "the old and the new state of the run" if during else "the state of the run"
         size = (4 + 4 * recipe.ema.use + moments) * parameters
         yield Need(what, output, 2 * size if during else size, "output_folder")
-    elif moments:
+    elif moments and not goes_on:
         yield Need("the state of the optimizer", output, moments * parameters, "output_folder")

@@ -46,10 +46,12 @@ class Trainer:
     editor: str = ""
     writes: str = ""
     called: tuple[str, ...] = ()
-    # its config: processes, each with sections; a file whose options become words of a command line; a GUI's JSON
+    # its config: processes, each with sections; a file whose options become words of a command line; a GUI's JSON,
+    # and what that GUI writes into a config file for no script, the first of it always
     has_processes: bool = False
     becomes_command_line: bool = False
     has_gui: bool = False
+    of_gui: tuple[str, ...] = ()
     # the sections that a key may have strayed from; those of datasets, where these are in a file apart
     sections: tuple[str, ...] = ("",)
     dataset_sections: tuple[str, ...] = ()

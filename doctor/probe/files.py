@@ -107,21 +107,25 @@ def probe_room(
     model: ModelFolder | Unknown,
     datasets: tuple[DatasetFolder, ...] | Unknown,
     hub: Hub | Unknown,
-) -> tuple[Room, ...]:
+) -> tuple[Room, ...] | Unknown:
     """One Room for every file system to which something of known size goes."""
-    output = world.absolute(run.output_folder) if run.output_folder else None
+    output, goes_on = world.absolute(run.output_folder) if run.output_folder else None, False
     if output is not None:
         names = world.names(output)
-        # With a file of this name the run goes on from there, and new saves take the place of old ones.
+        # With a file of this name the run goes on from there, and new saves take the place of old ones; the one at
+        # the end has a name of its own.
         if not isinstance(names, Unknown) and any(name.startswith(run.name) for name in names):
-            output = None
+            goes_on = True
+            output = None if run.by_runner or f"{run.name}.safetensors" in names else output
     rooms: dict[str, tuple[int | None, list[Need]]] = {}
-    for need in needs(run, model, datasets, hub, output):
+    for need in needs(run, model, datasets, hub, output, goes_on=goes_on):
         mount = world.mount(need.folder)
         # what refuses to be written is another rule's
         if need.size > 0 and (isinstance(mount, Unknown) or not mount.read_only):
             point, free = (need.folder, None) if isinstance(mount, Unknown) else (mount.point, mount.free)
             rooms.setdefault(point, (free, []))[1].append(need)
+    if not rooms and isinstance(model, ModelFolder) and model.layout == "absent":
+        return Unknown(f"how large the saves will be is not known: {model.source} is not on this machine")
     return tuple(_room(point, free, wanted) for point, (free, wanted) in rooms.items())
 
 

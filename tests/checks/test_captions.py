@@ -22,7 +22,7 @@ from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.recorder import Recorder
-from zdoctor.doctor.rules import all_rules
+from zdoctor.doctor.rules import Unestablished, all_rules
 from zdoctor.doctor.train.dataset.images import read_images
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.fixes.values import name_the_ending, save_as_utf8
@@ -162,7 +162,6 @@ def missing(text: str) -> list[Finding]:
         ({"a": None, "b": None}, {"trigger_word": "tok"}, ""),
         ({"a": None, "b": None}, {"default_caption": "a cat"}, ""),
         ({"a": None, "b": None}, {"is_reg": True}, ""),
-        ({"a": None}, {"train__unload_text_encoder": True}, ""),
         ({"a": None, "b": None}, {}, "No picture in {folder} has a caption, and there is no trigger_word"),
         (
             {"a": "x", "b": None},
@@ -194,6 +193,11 @@ def test_pictures_without_captions(
         pointer = "/config/process/0/datasets/0/caption_ext"
         wanted = [SetValue("/c/config.json", pointer, ".txt")] if "caption_ext" in settings else []
         assert steps == wanted and all(fix.training_effect == "changes-result" for fix in fixes)
+
+
+def test_of_captions_that_are_not_read_nothing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unestablished, match="TRN006"):
+        missing(config(pictures(tmp_path, a="x", b=None), train__unload_text_encoder=True))
 
 
 @pytest.mark.parametrize("captionless", [True, False])

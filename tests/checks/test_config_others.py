@@ -52,7 +52,6 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
             "error",
             "gradient_checkpointing",
         ),
-        ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=false\n", "warning", None),
         ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=true\n", "error", None),
         ("c.toml", SCRIPTS + "learing_rate = 1e-4\n", "warning", "learning_rate"),
         ("c.toml", SCRIPTS + "network_dmi = 16\n", "warning", "network_dim"),
@@ -133,3 +132,11 @@ def test_argparse_does_what_the_findings_say() -> None:
     with pytest.raises((SystemExit, argparse.ArgumentError)):
         parser.parse_args(["--lora-rank", "4"])
     assert parser.parse_args([], namespace=argparse.Namespace(precision="bf61", unknown=1)).precision == "bf61"
+
+
+def test_what_the_gui_writes_for_no_script() -> None:
+    """kohya_gui/lora_gui.py writes noise_offset_type always, epoch beside the steps that it computes from it."""
+    written = SCRIPTS + 'noise_offset_type = "Original"\nepoch = 4\nmax_train_steps = 100\n'
+    assert not examined(written, "CFG002", path="c.toml")
+    (finding,) = examined(written.replace('noise_offset_type = "Original"', ""), "CFG002", path="c.toml")
+    assert finding.evidence["nearest"] == "max_train_epochs"

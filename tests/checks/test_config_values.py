@@ -230,5 +230,5 @@ def test_any_text_is_true(written: str, said: str) -> None:
     """What PyYAML makes of the word is text, which Python takes for true, whatever is meant."""
     loaded = yaml.safe_load(f"quantize: {written}")["quantize"]
     assert isinstance(loaded, bool) is (written in ("yes", "false"))
-    found = [finding for finding in examined(changed("quantize", written), "CFG004")]
+    found = examined(changed("quantize", written), "CFG004")
     assert [(finding.severity, said in finding.text()) for finding in found] == ([("warning", True)] if said else [])

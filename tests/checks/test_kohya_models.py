@@ -163,3 +163,25 @@ def test_the_dtype_that_torch_does_not_have() -> None:
     with pytest.raises(AttributeError, match="module 'torch' has no attribute 'float8e4m3fn'"):
         torch.float8e4m3fn  # type: ignore[attr-defined]  # noqa: B018
     assert torch.float8_e4m3fn.itemsize == 1
+
+
+# (script, the least step of its buckets)
+STEPS = [
+    ("train_network", 64),
+    ("sdxl_train_network", 32),
+    ("anima_train_network", 16),
+    ("hunyuan_image_train_network", 32),
+]
+STEPS += [("lumina_train", 16), ("sd3_train", 8), ("fine_tune", 64)]
+
+
+@pytest.mark.parametrize(("script", "least"), STEPS)
+def test_the_steps_of_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, least: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    for steps in (least, least // 2):
+        model = "--pretrained_model_name_or_path m.safetensors --train_data_dir d"
+        text = f"python {script}.py {model} --enable_bucket --bucket_reso_steps {steps}\n"
+        keys = [str(finding.evidence["key"]) for finding in _checked(tmp_path, text).findings]
+        assert keys == ([] if steps == least else ["bucket_reso_steps"])
+    if (source := CHECKOUTS / "sd-scripts" / f"{script}.py").is_file():
+        assert f"verify_bucket_reso_steps({least})" in source.read_text()

@@ -21,6 +21,7 @@ from zdoctor.doctor.model import Finding, Gpu, Run, Schema, Unknown, Value, Wher
 from zdoctor.doctor.model.environment import Environment, release
 from zdoctor.doctor.probe.environment import NAMES, build, named, probe_environment
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
 from zdoctor.tests.changes import changed
 from zdoctor.tests.checks.config_cases import LINUX
@@ -136,11 +137,17 @@ def test_wheels_cards_and_drivers(
     build_of_torch: str, capability: tuple[int, int], driver: str, rules: str, index: str | None, tmp_path: Path
 ) -> None:
     seen, gpus, run = at(tmp_path, build_of_torch=build_of_torch), (card(capability, driver),), run_of("m")
-    found = {
-        "PKG001": list(packages.cpu_build_of_torch(run, seen, gpus, LINUX)),
-        "PKG002": list(packages.torch_without_kernels(run, seen, gpus, LINUX)),
-        "PKG003": list(packages.driver_older_than_torch(seen, gpus)),
+    found = {"PKG001": list(packages.cpu_build_of_torch(run, seen, gpus, LINUX))}
+    others = {
+        "PKG002": packages.torch_without_kernels(run, seen, gpus, LINUX),
+        "PKG003": packages.driver_older_than_torch(run, seen, gpus),
     }
+    for name, asked in others.items():
+        if found["PKG001"]:
+            with pytest.raises(Unestablished, match="built without CUDA"):
+                list(asked)
+        else:
+            found[name] = list(asked)
     assert " ".join(name for name, findings in found.items() if findings) == rules
     for finding in (finding for findings in found.values() for finding in findings):
         assert str(tmp_path / "venv") in finding.text() and build_of_torch in finding.text()

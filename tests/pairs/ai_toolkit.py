@@ -219,7 +219,7 @@ def _keys() -> list[Fault]:
             "gradient_checkpoint",
             edit("gradient_checkpointing", "gradient_checkpoint"),
         ),
-        Fault("alpha-misspelt", ("CFG002",), "linear_alfa", edit("linear_alpha", "linear_alfa")),
+        Fault("alpha-misspelt", ("CFG002",), "linear_alfa", edit("linear_alpha: 16", "linear_alfa: 16")),
         Fault("keep-misspelt", ("CFG002",), "max_step_save", edit("max_step_saves_to_keep", "max_step_save_to_keep")),
         Fault(
             "dropout-misspelt", ("CFG002",), "caption_drop_rate", edit("caption_dropout_rate", "caption_drop_rate")

@@ -110,7 +110,7 @@ def pictures(folder: str = "data/faces", ending: str = "caption_ext: txt") -> li
     return [
         Fault("picture-cut-off", ("DAT002",), "00.png", broken),
         Fault("caption-missing", ("DAT004",), "", uncaptioned),
-        Fault("caption-in-cp1252", ("DAT003",), "02.txt", another_encoding),
+        Fault("caption-in-cp1252", ("DAT003",), "/02.", another_encoding),
         Fault("caption-is-json", ("DAT007",), "", captions_as_json),
         Fault("masks-inside", ("DAT005",), "masks", masks_inside),
         Fault("no-pictures", ("DAT001",), "data/faces", none_left),

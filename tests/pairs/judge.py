@@ -13,7 +13,9 @@ from typing import Literal
 from zdoctor.doctor import apply as writer
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
+from zdoctor.doctor.examine.judged import about
 from zdoctor.doctor.model import Finding, Report
+from zdoctor.doctor.rules import Rule, all_rules
 from zdoctor.tests.hub_server import HubServer
 from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
 
@@ -57,7 +59,9 @@ class Ward:
         self.sound = folder / "sound"
         self.sound.mkdir(parents=True)
         self._patient = setup.make(self.sound)
+        self._usual: set[str] = set()
         self.healthy = self.story(())
+        self._usual = {fix.rule for fix in prescribe(self.healthy.reports[0]).fixes}
         self.alone: dict[str, Story] = {}
 
     def story_of(self, fault: Fault) -> Story:
@@ -70,7 +74,8 @@ class Ward:
         """Plant the faults, look, repair until nothing is offered, and take everything back. Raises Impossible."""
         patient = self._planted(faults)
         story = Story([_look(patient)])
-        if self._repairs and prescribe(story.reports[0]).fixes:
+        # what is offered to the healthy patient too was tried there
+        if self._repairs and {fix.rule for fix in prescribe(story.reports[0]).fixes} - self._usual:
             self._repair(patient, story)
         return story
 
@@ -128,8 +133,11 @@ class Ward:
         mine = [f for f in report.findings if f.rule in fault.rules and fault.about in _said(f)]
         if any(_key(finding) not in known for finding in mine):
             return "found"
-        silent = {*report.unknown} - {*self.healthy.reports[0].unknown}
-        return "not looked at" if any(outcome.rule in fault.rules for outcome in silent) else "missed"
+        healthy = self.healthy.reports[0]
+        silent = {outcome.rule for outcome in {*report.unknown} - {*healthy.unknown}}
+        areas = {one.what for one in report.not_judged} - {one.what for one in healthy.not_judged}
+        said = any(rule.id in silent or areas & _areas(rule) for rule in all_rules() if rule.id in fault.rules)
+        return "not looked at" if said else "missed"
 
     def _new(self, story: Story, one: Fault, other: Fault) -> Iterator[str]:
         """Findings after the repairs that neither fault explains."""
@@ -147,6 +155,11 @@ class Ward:
                     yield self.verdict(one, other)
                 except Impossible:
                     yield one, other
+
+
+def _areas(rule: Rule) -> set[str]:
+    """What a rule looks at, as a report names it: one that asks for the config looks at settings, too."""
+    return {about(rule), *(["settings"] if "config" in rule.needs else [])}
 
 
 def _look(patient: Patient) -> Report:

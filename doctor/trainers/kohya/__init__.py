@@ -50,6 +50,7 @@ SD_SCRIPTS = Trainer(
     marks=any_of(
         *("network_module", "pretrained_model_name_or_path+train_data_dir"),
         *("pretrained_model_name_or_path+ae", "pretrained_model_name_or_path+dataset_config", "subsets", "image_dir"),
+        "num_cpu_threads_per_process+max_resolution",
         *("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename"),
         *("pretrained_model_name_or_path+save_model_as", "pretrained_model_name_or_path+output_name"),
         *(f"{model}_train_network" for model in _SD_MODELS),
@@ -69,6 +70,7 @@ SD_SCRIPTS = Trainer(
     recipe=f"{__name__}.recipe",
     writes=f"{__name__}.writes",
     has_gui=True,
+    of_gui=("noise_offset_type", "epoch", "show_timesteps", "show_timesteps_resolution", "train_inpainting"),
     refuses_unknown=frozenset(("section", "shell")),
     dataset_sections=_SECTIONS,
     component_files=True,

@@ -37,7 +37,8 @@ _CACHES = re.compile(r"(?:\w+_)?cache_(?:latents|text_encoder_outputs|pixel)")
 _READS = ("--dataset_config", "--config_file")
 # a variable that, by its name, holds options
 _SEVERAL = re.compile(r"(?i)[$@%]\{?\w*(?:arg|opt|extra|flag|param)|\$\{?[@*]|\[[@*]\]")
-_RELATIVE = re.compile(r"(?!/|~|\\|[A-Za-z]:)(?=.*[/\\]|.*\.(?:toml|safetensors|sft|txt|json|pth?|ckpt)$)")
+_PATH = re.compile(r".*[/\\]|.*\.(?:toml|safetensors|sft|txt|jsonl?|pth?|ckpt)$")
+_ABSOLUTE = re.compile(r"/|~|\\|[A-Za-z]:")
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ def starts(
         if isinstance(start, Problem):
             return start
         made.append(start)
+        if (output := start.options.get("output_dir")) is not None:
+            makers.add(str(output.value).rstrip("/\\"))
     return tuple(made or caches)
 
 
@@ -129,7 +132,9 @@ def _start(
 ) -> Start | Problem:
     """The start of the script that a command's word names."""
     options, unread = _options(config.text, command.words[at + 1 :], lines)
-    options = {name: _as_found(value, command, makers) for name, value in options.items()}
+    options = {
+        name: _as_found(value, command, makers if name != "output_dir" else set()) for name, value in options.items()
+    }
     # the parser takes the beginning of a name for the whole
     named = next((value for name, value in options.items() if name[3:] and "config_file".startswith(name)), None)
     tree = None
@@ -148,13 +153,13 @@ def _start(
 def _as_found(value: Value, command: Command, makers: set[str]) -> Value:
     """A path that another command may make, or that is named from elsewhere, is not known."""
     text = value.value
-    if value.unknown or not isinstance(text, str):
+    if value.unknown or not isinstance(text, str) or not _PATH.match(text):
         return value
     plain = text.replace("\\", "/")
     above = {plain, *(plain[:end] for end, sign in enumerate(plain) if sign == "/")}
     if makers.intersection(above | {text}):
         return replace(value, unknown="a command above it may write that")
-    if command.moved and _RELATIVE.match(text):
+    if command.moved and not _ABSOLUTE.match(text):
         return replace(value, unknown="the script leaves the folder that it is started in")
     return value
 

@@ -20,6 +20,19 @@ JSON_OPTIONS = words(
     ltx2_intrinsic_conditioning validation_ltx2_video_conditioning
     """
 )
+# optimizer_param.optimizer_choices, with all the packages that some come from, and those that were taken out
+OPTIMIZERS = words(
+    """
+    adamw_bf16 adamw_schedulefree adamw_schedulefree+aggressive adamw_schedulefree+no_kahan ao-adamfp8 ao-adamw4bit
+    ao-adamw8bit ao-adamwfp8 bnb-adagrad bnb-adagrad8bit bnb-adam bnb-adam8bit bnb-adamw bnb-adamw-paged bnb-adamw8bit
+    bnb-adamw8bit-paged bnb-ademamix bnb-ademamix-paged bnb-ademamix8bit bnb-ademamix8bit-paged bnb-lion
+    bnb-lion-paged bnb-lion8bit bnb-lion8bit-paged muon optimi-adam optimi-adamw optimi-adan optimi-lion optimi-radam
+    optimi-ranger optimi-sgd optimi-stableadamw prodigy sdnq-adafactor sdnq-adamw sdnq-adamw+no_quant sdnq-came
+    sdnq-lion sdnq-muon sdnq-muon+quantized_matmul soap torch-adadelta torch-adafactor torch-adagrad torch-adam
+    torch-adamax torch-adamw torch-asgd torch-nadam torch-radam torch-rmsprop torch-sgd torch-sparseadam
+    """
+)
+REMOVED_OPTIMIZERS = words("adafactor adamw8bit dadaptation")
 _OTHERS: Mapping[str, str] = {
     "RESUME_CHECKPOINT": "resume_from_checkpoint",
     "DATALOADER_CONFIG": "data_backend_config",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +144,31 @@ def test_a_variable_that_the_trainer_does_not_look_at() -> None:
     found = looked_at({}, path="c/config.env", text=text).findings
     lost = [finding for finding in found if finding.rule == "SIM001"]
     assert [(finding.where and finding.where.line, finding.args["option"]) for finding in lost] == [(3, "lora_rank")]
+
+
+OPTIMIZER_FILE = Path(__file__).resolve().parents[4] / "SimpleTuner/simpletuner/helpers/training/optimizer_param.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "meant"),
+    [
+        ("adamw_bf16", None, None),
+        ("bnb-lion8bit-paged", None, None),
+        ("adamw8bit", "error", "bnb-adamw8bit"),
+        ("adafactor", "error", "torch-adafactor"),
+        ("optimi-lions", "error", "optimi-lion"),
+        ("lion", "warning", "bnb-lion"),
+        ("of_tomorrow", "warning", None),
+    ],
+)
+def test_optimizers_that_there_are(name: str, severity: str | None, meant: str | None) -> None:
+    found = [f for f in looked_at({**HEALTHY, "optimizer": name}).findings if f.rule == "SIM003"]
+    assert [(f.severity, f.evidence.get("new", f.evidence.get("likely"))) for f in found] == (
+        [(severity, meant)] if severity else []
+    )
+    assert all(f.text() and f.consequence() for f in found)
+    if OPTIMIZER_FILE.is_file():
+        assert (f'"{name}": {{' in OPTIMIZER_FILE.read_text()) == (severity is None)
 
 
 def test_a_comment_behind_a_value_belongs_to_it() -> None:

@@ -14,6 +14,7 @@ accelerate launch flux_train_network.py \\
   --seed 1
 echo done
 """
+LAUNCHED = "accelerate launch --mixed_precision bf16 train_network.py --mixed_precision bf61 --seed 1\n"
 EDITS = [
     ("a value", "t.sh", SCRIPT, "/seed", 2, ("--seed 1", "--seed 2")),
     ("a value behind =", "t.sh", SCRIPT, "/mixed_precision", "bf16", ('="fp16"', "=bf16")),
@@ -21,6 +22,11 @@ EDITS = [
     ("a new flag", "t.sh", SCRIPT, "/sdpa", True, ("--seed 1", "--seed 1 --sdpa")),
     ("blanks", "t.sh", SCRIPT, "/output_dir", "/a b", ("--seed 1", "--seed 1 --output_dir '/a b'")),
     ("a quote", "t.ps1", "python train_network.py --a 1", "/b", "it's 1", ("--a 1", "--a 1 --b 'it''s 1'")),
+    (
+        *("not the launcher's", "t.sh", LAUNCHED, "/mixed_precision", "bf16"),
+        ("--mixed_precision bf61", "--mixed_precision bf16"),
+    ),
+    ("the last of two", "t.sh", SCRIPT.replace("--seed 1", "--seed 1 --seed 3"), "/seed", 4, ("3", "4")),
     ("cmd", "t.bat", "python train_network.py --a 1\r\n", "/a", "b c", ("--a 1", '--a "b c"')),
 ]
 

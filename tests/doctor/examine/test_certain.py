@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor import check
+from zdoctor.doctor.configs.words import words
+from zdoctor.doctor.schema.tables import shipped
 
 FLUX = "accelerate launch --mixed_precision bf16 flux_train_network.py --sdpa --network_module networks.lora_flux "
 BARE = FLUX.replace("--network_module networks.lora_flux ", "--ae a ")
@@ -41,11 +43,44 @@ def test_only_what_is_known_is_called_an_error(rule: str, sick: str, doubtful: s
     assert rule in unknown
 
 
+OPTIONS = words("""
+    pretrained_model_name_or_path ae clip_l t5xxl vae text_encoder dit dataset_config output_dir output_name
+    network_module network_dim network_args optimizer_type optimizer_args lr_scheduler lr_warmup_steps max_train_steps
+    save_every_n_steps mixed_precision blocks_to_swap timestep_sampling sample_prompts network_weights resume
+    learning_rate train_batch_size guidance_scale model_prediction_type resolution train_data_dir
+    """)
+
+
+@pytest.mark.parametrize(
+    "value", ['"$X"', "${X[@]}", "$(cat x)", "`cat x`", "$((X + 1))", "${X##*/}", "/x/{a,b}", "$1"]
+)
+@pytest.mark.parametrize("script", ["flux_train_network", "zimage_train_network"])
+def test_nothing_is_certain_where_no_value_is(script: str, value: str, tmp_path: Path) -> None:
+    names = [name for name in sorted(OPTIONS) if _takes(script, name)]
+    options = " ".join(f"--{name} {value}" for name in names)
+    assert not errors(tmp_path, f"accelerate launch {script}.py {options}")[0]
+
+
+def _takes(script: str, name: str) -> bool:
+    schema = shipped("sd-scripts" if script.startswith("flux") else "musubi-tuner")
+    return schema is not None and schema.key(name, script) is not None
+
+
 def test_what_is_not_known_is_said_first(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text(FLUX + REST + FILES + "--seed $SEED")
     (gap,) = [gap for gap in check(str(script)).not_judged if gap.what == "settings"]
     assert gap.reason == "seed: $SEED is what only the shell can tell"
+
+
+def test_another_programs_script_of_the_same_name_is_not_judged(tmp_path: Path) -> None:
+    options = "--train_data_meta a --image_sample_size 9 --checkpointing_steps 9 --adam_epsilon 9 --vae_mini_batch 1 "
+    for script in ("train_network.py", "wan_train.py", "sdxl_train.py"):
+        found, unknown = errors(
+            tmp_path, f"accelerate launch {script} {options} --output_dir x --seed 1 --network_module a"
+        )
+        assert not found and "KOH002" in unknown
+    assert errors(tmp_path, f"accelerate launch train_network.py --seed 1 {REST} --adam_epsilon 9")[0]
 
 
 def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:

@@ -167,9 +167,15 @@ def test_what_cannot_be_computed_counts_as_nothing(changes: dict[str, Any]) -> N
 def test_needs_of_one_disk_are_added_up(tmp_path: Path) -> None:
     asked = with_cache()
     asked = replace(asked, output_folder=str(tmp_path / "out" / "t"), name="t")
+
+    def rooms(datasets: tuple[DatasetFolder, ...]) -> tuple[Room, ...]:
+        known = probe_room(LiveWorld(), asked, probed(asked), datasets, NOTHING)
+        assert not isinstance(known, Unknown)
+        return known
+
     (tmp_path / "data").mkdir()
     data = replace(DATA, path=str(tmp_path / "data"))
-    (room,) = probe_room(LiveWorld(), asked, probed(asked), (data, data), NOTHING)
+    (room,) = rooms((data, data))
     assert isinstance(room, Room) and room.free and room.key == "output_folder"
     assert (
         room.items["the latents of the pictures"] == 2 * wanted(with_cache(), datasets=(DATA,)).popitem()[1] or True
@@ -177,5 +183,9 @@ def test_needs_of_one_disk_are_added_up(tmp_path: Path) -> None:
     assert len(room.folders) == 2
     (tmp_path / "out" / "t").mkdir(parents=True)
     (tmp_path / "out" / "t" / "t_000000250.safetensors").write_bytes(b"")
-    (again,) = probe_room(LiveWorld(), asked, probed(asked), (data,), NOTHING)
-    assert set(again.items) == {"the latents of the pictures"}, "a run that goes on takes the place of its old saves"
+    (again,) = rooms((data,))
+    last = {"the latents of the pictures", "the LoRA of rank 4"}
+    assert set(again.items) == last, "a run that goes on takes the place of its old saves"
+    (tmp_path / "out" / "t" / "t.safetensors").write_bytes(b"")
+    (done,) = rooms((data,))
+    assert set(done.items) == {"the latents of the pictures"}

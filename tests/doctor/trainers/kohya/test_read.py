@@ -310,6 +310,12 @@ DOUBTS = [
         {"ae"},
         False,
     ),
+    (
+        "a word that another program has, too",
+        "python resize.py --to bf16\n" + FLUX + "--mixed_precision bf16",
+        set(),
+        False,
+    ),
     ("a folder that is made", "mkdir -p /m/x\n" + FLUX + "--ae /m/x/ae.safetensors", set(), False),
     (
         "another folder",
@@ -384,6 +390,15 @@ def test_scripts_of_others_are_not_judged(text: str, trainer: str) -> None:
     assert found.config.problem is None and not found.runs and found.reason
 
 
+def test_a_training_may_go_on_with_what_the_one_above_it_writes() -> None:
+    second = "--pretrained_model_name_or_path /o/last.safetensors --ae /m/ae.safetensors --output_dir /o/b"
+    runs = read("/w/t.sh", f"{FLUX} --output_dir /o\n{FLUX} {second}\n").runs
+    assert [[name for name, value in run.settings.items() if value.unknown] for run in runs] == [
+        [],
+        ["pretrained_model_name_or_path"],
+    ]
+
+
 def test_the_beginning_of_an_option_is_taken_for_the_whole() -> None:
     assert only(read("/w/t.sh", FLUX + "--config cfg")).recipe.network.rank == 8
     assert only(read("/w/t.sh", FLUX + "--config $CFG")).unread
@@ -439,7 +454,7 @@ def test_windows_line_ends(text: str) -> None:
 
 def test_a_script_without_a_training() -> None:
     reading = read("/w/t.sh", "python zimage_cache_latents.py --dit x", trainer="musubi-tuner")
-    assert not reading.runs and reading.config.problem is None and "starts no training" in reading.reason
+    assert not reading.runs and reading.config.problem is None and "no start of a training" in reading.reason
     assert read("/w/t.sh", "echo hello\n").config.problem is not None
 
 
