@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..doctor.model.crashes import Comparison, Explanation, Failure
+from ..doctor.model.record import dataclass
 from ..doctor.model.shell import quoted
 from .terminal import Line, Wrapped
 
@@ -12,15 +13,21 @@ MOST_MESSAGE = 600
 MOST_LINES = 12
 
 
-def lines(
-    told: Explanation,
-    rules: Mapping[str, tuple[str, str]],
-    *,
-    config: str | None = None,
-    confirmed: Mapping[str, str] = {},
-) -> Iterator[Line]:
-    """The explanation. `rules` gives the name and the title of each rule; `confirmed` what a check of `config` with
-    these rules said of each ("found", "passed", or why it is not known)."""
+@dataclass(frozen=True)
+class Told:
+    """A rule as an explanation names it. `confirmed` is what a check of the config says of it, None where there was
+    none or it could not tell; `said` are its words."""
+
+    name: str
+    title: str
+    cause: str = ""
+    repair: str = ""
+    confirmed: bool | None = None
+    said: str = ""
+
+
+def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = None) -> Iterator[Line]:
+    """The explanation. `rules` are those that it names."""
     failure = told.failure
     if failure is None and told.others:
         count = f"{told.others} tracebacks stand" if told.others > 1 else "One traceback stands"
@@ -36,23 +43,40 @@ def lines(
         yield Wrapped(told.known.do, "do:    ", "green")
         if told.known.avoid:
             yield Wrapped(told.known.avoid, "not:   ", "yellow")
-    elif not told.rules:
-        yield Wrapped(
-            "This failure is not known to zdoctor. The place above is where the run's own code was at work.",
-            "cause: ",
-            style="magenta",
-        )
-    for rule in told.rules:
-        name, title = rules.get(rule, (rule, ""))
-        yield Wrapped(f"{rule} {name}: {title}", "rule:  ", "cyan")
-        if rule in confirmed:
-            yield Wrapped(f"{config}: {confirmed[rule]}", "       ")
-    if told.rules and not confirmed:
+    elif told.rules:
+        lead = rules[told.rules[0]]
+        yield Wrapped(lead.cause, "cause: ", "bold")
+        yield Wrapped(lead.repair, "do:    ", "green")
+    else:
+        yield from _unknown(told)
+    for id in told.rules:
+        rule = rules[id]
+        yield Wrapped(f"{id} {rule.name}: {rule.title}", "rule:  ", "cyan")
+        if rule.said:
+            yield Wrapped(f"{config}: {rule.said}", "       ")
+    if told.rules and not any(rules[id].said for id in told.rules):
         yield [("bold", f"next: zdoctor check {quoted(config or 'CONFIG')} --select {','.join(told.rules)}")]
     if told.others:
         yield []
         count = f"{told.others} other failures" if told.others > 1 else "1 other failure"
         yield [("dim", f"The log holds {count}; this one ended the run.")]
+
+
+def _unknown(told: Explanation) -> Iterator[Line]:
+    """What somebody who knows the trainer needs to tell more."""
+    place = "The place above is where the run's own code was at work. " if told.failure and told.failure.frame else ""
+    yield Wrapped(
+        f"This failure is not known to zdoctor. {place}To ask, paste what follows; look through it for names first.",
+        "cause: ",
+        style="magenta",
+    )
+    yield []
+    if told.versions:
+        yield Wrapped(", ".join(f"{name} {version}" for name, version in told.versions.items()), "versions: ")
+    yield [("dim", "```")]
+    for line in told.excerpt.splitlines():
+        yield [("", line)]
+    yield [("dim", "```")]
 
 
 def _failure(failure: Failure, site: str) -> Iterator[Line]:

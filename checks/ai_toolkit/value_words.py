@@ -24,9 +24,12 @@ PLAIN_ARCHITECTURES = words("sd sd15")
 LOOKING_UP = words("sd1 sd2 sd3 sdxl pixart pixart_sigma auraflow flux lumina2 vega ssd")
 # models whose LoRA is saved in the PEFT layout, which has no alpha, and which train by flow matching
 TRANSFORMERS = words("""
-    chroma chroma_radiance cogview4 f-lite flex2 flux flux2 flux2_klein_4b flux2_klein_9b flux_kontext hidream
-    hidream_e1 krea2 lumina2 omnigen2 qwen_image qwen_image_edit qwen_image_edit_plus sd3 wan21 wan21_i2v
-    wan22_14b wan22_14b_i2v wan22_5b zimage zimage_l2p
+    ace_step_15 ace_step_15_xl anima boogu_image boogu_image_edit chroma chroma_radiance cogview4 ernie_image f-lite
+    flex2 flux flux2
+    flux2_klein_4b flux2_klein_9b flux_kontext hidream hidream_e1 hidream_o1 ideogram4 krea2 ltx2 ltx2.3 ltx2.5
+    lumina2
+    mageflow mageflow_edit minimax_h3 minimax_h3_ref2va nucleus_image omnigen2 prx_pixel qwen_image qwen_image_edit
+    qwen_image_edit_plus sd3 wan21 wan21_i2v wan22_14b wan22_14b_i2v wan22_5b zeta_chroma zimage zimage_l2p
     """)
 # what has a look of its own here
 _LOOKED_AT = words("""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from ...reports import terminal, words
+from ...reports import crash, terminal, words
 from ..crash import decode
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError, without_tokens
@@ -136,22 +136,22 @@ def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, 
     # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
     by_code = b"\nexit code %d\n" % ended.code
     for said in (ended.tail, ended.errors, ended.tail + by_code):
-        told, lines = explained(decode(said), config)
+        told, rules = explained(decode(said), config)
         if told.failure is not None:
             break
     if told.failure is None:
         _say("its output shows no failure that is known here.")
         return ()
-    _show(lines)
+    _show(crash.lines(told, rules, config=config))
     return told.rules
 
 
 def _look_again(ended: Ended, config: str | None) -> None:
     """A run can end well and say that it trained nothing."""
-    told, lines = explained(decode(ended.tail), config)
+    told, rules = explained(decode(ended.tail), config)
     if told.failure is not None and told.failure.type == SAID:
         _say("but its output holds something to look at:")
-        _show(lines)
+        _show(crash.lines(told, rules, config=config))
 
 
 def _kept(ended: Ended) -> str | None:

@@ -14,6 +14,7 @@ from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF
 from .phrases import phrases
+from .question import excerpt, versions
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -49,6 +50,7 @@ _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
 _WHILE = 50
+_ABOVE = 8
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
@@ -58,24 +60,35 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     ended = [failure for failure in found if not _survived(failure, found, lines)]
     failure = _decisive(ended) if ended else None
     known = _known(failure) if failure is not None else None
-    rules = _rules(failure, tuple(signatures), _trainer(found)) if failure is not None else ()
-    vague = failure is not None and not (failure.frames or known or rules)
-    if failure is None or vague or (known and known.messenger) or failure.name == CUT_OFF:
-        failure, known = next(_phrases(lines), (failure, known))
+    signed = tuple(signatures)
+    rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
+    if failure is None or _says_little(failure, known, rules):
+        failure, known = next(_phrases(lines, failure), (failure, known))
+        rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
+    elif known is not None and known.vague:
+        known = _before(lines, failure) or known
     if failure is None:
-        return Explanation(None, others=len(found))
+        return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
-    return Explanation(failure, known, rules, site, others)
+    return Explanation(failure, known, rules, site, others, versions(lines), excerpt(lines, failure))
 
 
 def _known(failure: Failure) -> Known | None:
-    told = ((known, part) for part in failure.chain for known in table.known())
-    return next((known for known, part in told if known.matches(part)), None)
+    told = [
+        known for part in failure.chain if (known := next((one for one in table.known() if one.matches(part)), None))
+    ]
+    return next((known for known in told if not known.vague), told[0] if told else None)
+
+
+def _before(lines: Lines, failure: Failure) -> Known | None:
+    """What the lines right before a failure are known for: an exception without frames, from which it came."""
+    above = Lines.of((at, line) for at, line in lines.numbered() if failure.begin - _ABOVE <= at < failure.begin)
+    return next((known for _, known in phrases(above, table.known()) if not known.vague), None)
 
 
 def _messenger(failure: Failure) -> bool:
@@ -86,11 +99,22 @@ def _messenger(failure: Failure) -> bool:
     return known is not None and known.messenger
 
 
-def _phrases(lines: Lines) -> Iterator[tuple[Failure, Known]]:
-    """What is known by its words alone, where the run did not go on after them."""
-    for failure, known in phrases(lines, table.known()):
-        if not _went_on(lines.between(failure.at), 1):
-            yield failure, known
+def _says_little(failure: Failure, known: Known | None, rules: Sequence[str]) -> bool:
+    """Whether other words of the log may tell more than this failure does."""
+    if known is not None:
+        return known.messenger or failure.name == CUT_OFF
+    return not (failure.frames or rules or failure.name == "ArgumentError")
+
+
+def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them.
+
+    Where the log has a failure, the words of a launcher say no more than that.
+    """
+    found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
+    for said, known in phrases(lines, table.known()):
+        if not (found and known.messenger) and not _went_on(lines.between(said.at), 1):
+            yield said, known
 
 
 def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:

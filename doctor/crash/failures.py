@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..model.crashes import Failure
-from .known import lines as printed
+from . import known as table
 from .lines import NAME, Lines
 from .messages import CUT_OFF, message
 from .streams import streams
@@ -68,7 +68,7 @@ _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
-_LOADING = re.compile(r"\s*Loading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
+_LOADING = re.compile(r"\bLoading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
@@ -87,6 +87,8 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     processes = streams(lines)
     found = [failure for process in processes for failure in tracebacks(process)]
     found += [failure for process in processes for failure in _endings(process)]
+    printed = [failure for log in (*processes, lines) for failure in _printed(log)]
+    found += {failure.at: failure for failure in printed}.values()
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
@@ -133,10 +135,14 @@ def _endings(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("Error running job: "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
+
+
+def _printed(lines: Lines) -> Iterator[Failure]:
+    """What trainers print in place of an exception, bars among it, and a log that ends amid loading."""
     last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
-    if lines and _LOADING.match(lines[last]):
+    if lines and _LOADING.search(lines[last]):
         yield _said(lines, last, "EndsLoading", lines[last].strip())
-    for known in printed():
+    for known in table.lines():
         places = [at for at in lines.holding(known.line) if re.search(known.text, lines[at])]
         if len(places) >= known.least:
             yield _said(lines, places[-1], SAID, lines[places[-1]].strip())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from .record import dataclass
+from .record import dataclass, field
 from .trainer import takes_in
 
 _LIBRARY = re.compile(
@@ -67,7 +68,8 @@ class Known:
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
-    words look for; `messenger`, that it only came after another one. `source` is the address of a text of it.
+    words look for; `messenger`, that it only came after another one, `vague`, that
+    the exception from which it came tells more. `source` is the address of a text of it.
     """
 
     cause: str
@@ -82,6 +84,7 @@ class Known:
     alone: bool = False
     words: tuple[str, ...] = ()
     messenger: bool = False
+    vague: bool = False
     source: str = ""
 
     @property
@@ -129,7 +132,8 @@ def _in(pattern: str, text: str) -> bool:
 @dataclass(frozen=True)
 class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
-    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one.
+    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one. `versions`
+    are those that the log tells of; `excerpt` is the failure as it shows it, with nothing of its user.
     """
 
     failure: Failure | None
@@ -137,6 +141,8 @@ class Explanation:
     rules: tuple[str, ...] = ()
     site: str = ""
     others: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    excerpt: str = ""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ KNOWN = (
         "Look for what the other processes say before this line; the earliest failure is the cause.",
         avoid="A longer time limit helps only where the other process was still at work.",
         line="Watchdog caught collective operation timeout",
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     ),
     FAILED,
 )

@@ -86,6 +86,86 @@ KNOWN = (
         source=_LOAD,
     ),
     Known(
+        "The checkpoint is empty or cut short.",
+        _ONE_FILE,
+        avoid=_NO_REPLACE,
+        error="EOFError",
+        rule="MDL004",
+        where=r"torch[/\\](?:serialization|_weights_only_unpickler)\.py",
+        source=_LOAD,
+    ),
+    Known(
+        "A JSON file of the model (a config, an index or a tokenizer) is damaged: cut short, or a web page.",
+        "Find the file by the path above and fetch it, and only it, again.",
+        avoid=_NO_REPLACE,
+        words=("It looks like the config file at",),
+        text=r"config file at .* is not a valid JSON file",
+        alone=True,
+        source="https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/configuration_utils.py",
+    ),
+    Known(
+        "A JSON file of the model (a config, an index or a tokenizer) is damaged: cut short, or a web page.",
+        "Find the file by the frames above and fetch it, and only it, again.",
+        avoid=_NO_REPLACE,
+        error="JSONDecodeError",
+        where=r"(?:transformers|diffusers|peft|tokenizers)[/\\].*\.py",
+        alone=True,
+        source="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/tokenization_utils_base.py",
+    ),
+    Known(
+        "The folder of an adapter has no adapter_config.json, or there is no such folder: it is no LoRA of peft.",
+        "Name the folder that holds adapter_config.json and adapter_model.safetensors; a single .safetensors file "
+        "of a "
+        "trainer is loaded with the tool that reads such files (load_lora_weights).",
+        words=("Can't find 'adapter_config.json' at",),
+        rule="MDL003",
+        source="https://github.com/huggingface/peft/blob/v0.21.2/src/peft/config.py",
+    ),
+    Known(
+        "The adapter was written by another peft than the one that is installed, which does not know its kind or one "
+        "of its settings.",
+        "pip install -U peft, as far as the trainer's requirements allow it.",
+        error="KeyError",
+        where=r"peft[/\\](?:mapping\w*|config|peft_model|auto)\.py",
+        source="https://github.com/huggingface/peft/blob/v0.21.2/src/peft/config.py",
+    ),
+    Known(
+        "The adapter was written by a newer peft than the one that is installed, which does not know one of its "
+        "settings.",
+        "pip install -U peft, as far as the trainer's requirements allow it.",
+        text=r"(?:LoraConfig|LoHaConfig|LoKrConfig|PeftConfig)\.__init__\(\) got an unexpected keyword argument",
+        words=("Config.__init__() got an unexpected keyword argument",),
+        source="https://github.com/huggingface/peft/issues/2208",
+    ),
+    Known(
+        "The single file is not there; what is no file is taken for an address, which it is not, either.",
+        "Correct the path; write it out, with / between folders.",
+        words=("Invalid `pretrained_model_name_or_path` provided. Please set it to a valid URL",),
+        rule="PTH004",
+        source="https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/loaders/single_file_utils.py",
+    ),
+    Known(
+        "The folder holds no weights of the names that accelerate looks for.",
+        "Name the folder in which model.safetensors or its index lies.",
+        words=("is not a folder containing a `.index.json` file",),
+        rule="MDL003",
+        source="https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/modeling.py",
+    ),
+    Known(
+        "The device_map sends parts of the model to the disk, and no folder for them is named: RAM and card together "
+        "do not hold it.",
+        "Let the trainer's own setting for offloading or quantization do the work; else pass offload_folder.",
+        words=("please pass along an `offload_folder`", "We need an `offload_dir` to dispatch this model"),
+        text=r"pass along an `offload_folder`|We need an `offload_dir`|please provide an `offload_folder`",
+        source="https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/big_modeling.py",
+    ),
+    Known(
+        "The device_map leaves parts of the model out.",
+        'Write device_map="auto", or {"": 0} for one card.',
+        words=("doesn't have any device set", "does not give any device for the following parameters"),
+        source="https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/modeling.py",
+    ),
+    Known(
         "The folder of the model (or of one of its parts) lacks the file with the weights, or it bears another name "
         "there.",
         "Compare the folder with the list of files on the model's page and fetch what is missing; a part of the "
@@ -120,10 +200,16 @@ KNOWN = (
         "The config of the model names a kind that this transformers does not know: it is older than the model.",
         "In the trainer's folder and its environment: pip install -r requirements.txt; without requirements: "
         "pip install -U transformers",
-        text=r"but Transformers does not recognize this architecture|Unrecognized model in .* Should have a "
-        r"`model_type`",
-        words=("Transformers does not recognize this architecture", "Unrecognized model in"),
+        words=("Transformers does not recognize this architecture",),
         source="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/auto/auto_factory.py",
+    ),
+    Known(
+        "The folder that is named is no model or part of one that transformers loads: it has no config.json, or one "
+        "without model_type (diffusers' parts have none).",
+        "Name the folder of the text encoder itself; when it is that one, fetch its config.json.",
+        words=("Unrecognized model in ", "Should have a `model_type` key in its config.json"),
+        rule="MDL003",
+        source="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/auto/configuration_auto.py",
     ),
     Known(
         "The file is mapped into memory, which its file system cannot do (a share of Windows in WSL, some network "

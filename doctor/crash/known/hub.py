@@ -6,7 +6,7 @@ from ...model.crashes import Known
 
 _HUB = "https://github.com/huggingface/huggingface_hub/blob/v2.4.0/src/huggingface_hub/"
 _SECOND_HAND = "Another copy of the model by somebody else need not be the same model."
-_GATED = r"(?:[Cc]annot access gated repo|[Gg]ated ?[Rr]epo|is restricted).*"
+_GATED = r"(?:[Cc]annot access gated repo|GatedRepo|Access to model \S+ is restricted).*"
 
 KNOWN = (
     Known(
@@ -49,7 +49,7 @@ KNOWN = (
         "it in its own environment or settings (HF_TOKEN).",
         avoid=_SECOND_HAND,
         words=("401 Client Error", "Cannot access gated repo", "You are trying to access a gated repo"),
-        text=rf"401 Client Error.*{_GATED}|[Gg]ated ?[Rr]epo|Access to model .* is restricted"
+        text=rf"401 Client Error.*{_GATED}|[Cc]annot access gated repo|GatedRepo|Access to model \S+ is restricted"
         r"|You are trying to access a gated repo",
         alone=True,
         source="https://github.com/ostris/ai-toolkit/pull/745",
@@ -104,8 +104,8 @@ KNOWN = (
     Known(
         "The hub's server had an error of its own.",
         "Start again later; https://status.huggingface.co shows how it is.",
-        text=r"\b50[0234] Server Error",
-        words=("500 Server Error", "502 Server Error", "503 Server Error", "504 Server Error"),
+        text=r"\b50[0234] Server Error|Server error '50[0234]",
+        words=("500 Server Error", "502 Server Error", "503 Server Error", "504 Server Error", "Server error '50"),
         alone=True,
         source=_HUB + "utils/_http.py",
     ),
@@ -129,6 +129,27 @@ KNOWN = (
         source=_HUB + "errors.py",
     ),
     Known(
+        "The hub refused the request (401): a token was asked for, and the one that was sent, if any, does not do.",
+        "Type hf auth login with a token of type Read; one in HF_TOKEN counts before it.",
+        words=("Client error '401 Unauthorized'",),
+        alone=True,
+        source=_HUB + "utils/_http.py",
+    ),
+    Known(
+        "The hub, or something between such as a proxy, refused the request (403).",
+        "Open the address of the message in a browser on this machine, which shows who refuses and why; a "
+        "fine-grained "
+        "token needs the right to read this repository.",
+        words=(
+            "Client error '403 Forbidden'",
+            "403 Client Error: Forbidden",
+            "403 Forbidden: ",
+            "Make sure your token has the correct permissions",
+        ),
+        alone=True,
+        source=_HUB + "utils/_http.py",
+    ),
+    Known(
         "The hub could not be reached, and the model is not all in the cache.",
         "With a complete copy on this machine, name its folder in the config, or set HF_HUB_OFFLINE=1 before the "
         "start.",
@@ -141,13 +162,17 @@ KNOWN = (
             "Max retries exceeded with url",
             "couldn't connect to 'https://huggingface.co'",
         ),
+        vague=True,
         rule="HUB006",
         source="https://github.com/Comfy-Org/ComfyUI/issues/3840",
     ),
     Known(
-        "The path of a model is not there on this machine, so that it was taken for a name on the hub, which it "
-        "cannot be.",
-        "Correct the path; ~ and variables are not read everywhere, so write it out.",
+        "The path of a model is not there on this machine, or the file that is asked for is not in it, so that it "
+        "was "
+        "taken for a name on the hub, which it cannot be.",
+        "Correct the path; ~ and variables are not read everywhere, so write it out. Then compare the folder with "
+        "the "
+        "model's page.",
         words=("Repo id must", "Cannot have -- or .. in repo_id"),
         rule="PTH004",
         source="https://github.com/PRIME-RL/TTRL/issues/25",

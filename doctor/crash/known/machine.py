@@ -14,6 +14,7 @@ KNOWN = (
         text=r"No such file or directory|WinError 2\b",
         where=r"_execute_child|subprocess\.py",
         alone=True,
+        source="https://docs.python.org/3/library/subprocess.html",
     ),
     Known(
         "The process may not open more files.",
@@ -28,12 +29,14 @@ KNOWN = (
         error="OSError",
         text=r"\[Errno 122\] Disk quota exceeded",
         rule="DSK002",
+        source="https://docs.python.org/3/library/errno.html",
     ),
     Known(
         "A network drive was disconnected while it was read.",
         "Mount it again, and copy model and pictures to a local disk before the start.",
         error="OSError",
         text=r"\[Errno 107\] Transport endpoint is not connected|\[Errno 116\] Stale file handle",
+        source="https://docs.python.org/3/library/errno.html",
     ),
     Known(
         "Another program holds the file open: a second run, a viewer, a virus scanner or a synchronized folder.",
@@ -84,6 +87,7 @@ KNOWN = (
         error="OverflowError",
         rule="PTH002",
         where=r"yaml",
+        source="https://yaml.org/spec/1.1/#id872840",
     ),
     Known(
         "A compiled library touched memory that was not its own. The place above is the line of Python that led "
@@ -92,33 +96,49 @@ KNOWN = (
         "driver.",
         error="SegmentationFault",
         text=r"^Fatal Python error: ",
+        source="https://docs.python.org/3/library/faulthandler.html",
     ),
     Known(
         "A compiled library touched memory that was not its own; the log does not tell which. PyTorch, its "
         "extensions and the driver are such libraries.",
         _WHERE,
         error="SegmentationFault",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
     ),
-    Known("A compiled library ended the process; its own words stand above.", _WHERE, error="Aborted"),
+    Known(
+        "A compiled library ended the process; its own words stand above.",
+        _WHERE,
+        error="Aborted",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
+    ),
     Known(
         "A compiled library uses instructions that this processor does not have.",
         _WHERE + " Then install a build of that library for older processors.",
         error="IllegalInstruction",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
     ),
-    Known("Windows ended the process because its stack was full (0xC00000FD).", _WHERE, error="StackOverflow"),
+    Known(
+        "Windows ended the process because its stack was full (0xC00000FD).",
+        _WHERE,
+        error="StackOverflow",
+        source="https://learn.microsoft.com/openspecs/windows_protocols/ms-erref/596a1078-e883-4972-9bbc-49e60bebca55",
+    ),
     Known(
         "Windows did not find a library (DLL) that the program needs (0xC0000135).",
         "Install the Microsoft Visual C++ Redistributable, and the trainer's environment anew.",
         error="MissingLibrary",
+        source="https://learn.microsoft.com/openspecs/windows_protocols/ms-erref/596a1078-e883-4972-9bbc-49e60bebca55",
     ),
     Known(
         "Somebody stopped the run, by Ctrl-C or by the button of a notebook.",
         "Nothing has to be repaired.",
         error="KeyboardInterrupt",
+        source="https://docs.python.org/3/library/exceptions.html",
     ),
     Known(
         "The log ends amid a traceback, before it says what went wrong.",
         "Look at the end of the output where it was made; the line that names the error comes after the last frame.",
         error="CutOff",
+        source="https://docs.python.org/3/library/traceback.html",
     ),
 )

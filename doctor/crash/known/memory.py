@@ -51,6 +51,7 @@ KNOWN = (
         "zdoctor check CONFIG predicts the peak and names the least harmful setting that fits.",
         rule="MEM001",
         line="# OOM during training step, skipping batch",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/jobs/process/BaseSDTrainProcess.py",
     ),
     Known(
         "The shared memory (/dev/shm), through which the workers that read pictures hand them over, is full.",
@@ -70,6 +71,7 @@ KNOWN = (
         f"{_CHECK_RAM} dmesg tells whether it was the kernel.",
         error="Killed",
         rule="MEM002",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
     ),
     Known(
         "The system ended a worker that reads pictures, most often because the computer ran out of RAM.",
@@ -85,6 +87,7 @@ KNOWN = (
         avoid="Free GPU memory has nothing to do with it.",
         error="OutOfRam",
         rule="MEM002",
+        source="https://research.google.com/colaboratory/faq.html",
     ),
     Known(
         "Windows has no more memory to promise: RAM and page file together are smaller than what is loaded.",
@@ -109,7 +112,13 @@ KNOWN = (
         r"|Unable to allocate [\d.]+ [KMGT]iB for an array",
         rule="MEM002",
     ),
-    Known("The computer ran out of RAM.", _CHECK_RAM, error="MemoryError", rule="MEM002"),
+    Known(
+        "The computer ran out of RAM.",
+        _CHECK_RAM,
+        error="MemoryError",
+        rule="MEM002",
+        source="https://docs.python.org/3/library/exceptions.html",
+    ),
     Known(
         "Windows ended the process because a compiled library touched memory that was not its own (0xC0000005). "
         "While a model is loaded, this is reported from computers whose RAM and page file are too small for it.",
@@ -117,12 +126,14 @@ KNOWN = (
         "see the line of Python at which it happens.",
         error="AccessViolation",
         rule="MEM002",
+        source="https://learn.microsoft.com/openspecs/windows_protocols/ms-erref/596a1078-e883-4972-9bbc-49e60bebca55",
     ),
     Known(
         "A file that was mapped into memory was cut short while it was read, or shared memory (/dev/shm) is full.",
         "Verify the model's files with zdoctor check CONFIG --deep; in a container raise the size of /dev/shm.",
         error="BusError",
         rule="HUB001",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
     ),
     Known(
         "The log ends with ^C. In a terminal somebody pressed Ctrl-C. Under a cell of Colab or Kaggle that nobody "
@@ -130,6 +141,7 @@ KNOWN = (
         _CHECK_RAM,
         error="Interrupted",
         rule="MEM002",
+        source="https://man7.org/linux/man-pages/man7/signal.7.html",
     ),
     Known(
         "The log ends while weights are read, without a word of an error. Most often the computer ran out of RAM and "

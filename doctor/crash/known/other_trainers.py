@@ -63,6 +63,13 @@ KNOWN = (
         source="https://github.com/cure-lab/GuardT2I/issues/4",
     ),
     Known(
+        "A name for the LoRA stands for a module of a kind that takes none (a norm, an activation, a block).",
+        "Name the layers more exactly: only linear and convolution layers and embeddings take a LoRA.",
+        words=("Target module ",),
+        text=r"Target module (?!SiLU\(\)).* is not supported\. Currently, only",
+        source="https://github.com/huggingface/peft/blob/v0.21.2/src/peft/tuners/lora/model.py",
+    ),
+    Known(
         "The names of layers for the LoRA are in no layer of this model.",
         "Take the names of this model's own layers (print its named_modules), or leave the setting out: the "
         "trainer's "

@@ -60,6 +60,15 @@ KNOWN = (
         "pip uninstall kernels, or install the version that transformers names.",
         error="ValueError",
         text=r"Either a revision or a version must be specified",
+        source="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/integrations/hub_kernels.py",
+    ),
+    Known(
+        "The model is to be quantized by bitsandbytes, which is not installed or too old.",
+        "pip install -U bitsandbytes, or take a quantization that the trainer brings itself.",
+        text=r"requires (?:the latest version of )?bitsandbytes|[Uu]sing `bitsandbytes` .*requires",
+        words=("Using `bitsandbytes`", "requires the latest version of bitsandbytes"),
+        rule="PKG005",
+        source="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/quantizers/quantizer_bnb_4bit.py",
     ),
     Known(
         "A package is not installed in the environment that ran this: another environment, or an installation that "
@@ -75,6 +84,7 @@ KNOWN = (
         "pip install lion-pytorch, or take another optimizer.",
         error="ImportError",
         text=r"Please install lion_pytorch",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/optimizer.py",
     ),
     Known(
         "Weights & Biases asks for its key, and nobody can answer.",

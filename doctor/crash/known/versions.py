@@ -92,8 +92,14 @@ KNOWN = (
         "pip install git+https://github.com/huggingface/diffusers",
         avoid="Where the name is one of your own script, compare its spelling first.",
         text=r"cannot import name '\w+(?:Pipeline|Transformer[23]DModel|ForConditionalGeneration|ForCausalLM)' from "
-        r"'?(?:diffusers|transformers)",
-        words=("cannot import name '", "Can not import name '"),
+        r"'?(?:diffusers|transformers)|module '?diffusers'? has no attribute '?\w+(?:Pipeline|Model)\b"
+        r"|`(?:diffusers|transformers)` has no class `\w+`",
+        words=(
+            "cannot import name '",
+            "Can not import name '",
+            "module diffusers has no attribute",
+            "` has no class `",
+        ),
         source="https://github.com/black-forest-labs/flux2/issues/14",
     ),
     Known(

@@ -25,6 +25,7 @@ KNOWN = (
         avoid="ignore_mismatched_sizes=True fills what does not fit with random weights.",
         text=r"Error\(s\) in loading state_dict for (?!LoRA|Lora|Peft)|because \S+ expected shape .*, but got",
         rule="MDL002",
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/module.py",
     ),
     Known(
         "There was no room on the disk for what was saved.",
@@ -57,11 +58,35 @@ KNOWN = (
         rule="HUB001",
     ),
     Known(
+        "The file lacks a tensor that the model needs: it is another model's, of another layout, or a part of one.",
+        "Compare the file with the model that the settings name; the message has the tensor.",
+        words=("File does not contain tensor ",),
+        rule="MDL001",
+        source="https://github.com/huggingface/safetensors/blob/v0.8.0/bindings/python/src/lib.rs",
+    ),
+    Known(
+        "Tensors of the file are of another size than the model that was built; the report above the traceback lists "
+        "them.",
+        "Compare config.json with the weights: they are of two models, or of two sizes of one.",
+        avoid="ignore_mismatched_sizes=True fills what does not fit with random weights.",
+        words=("You set `ignore_mismatched_sizes` to `False`", "Trying to set a tensor of shape"),
+        rule="MDL002",
+        source="https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/utils/modeling.py",
+    ),
+    Known(
+        "The LoRA to go on from has another rank than the settings, or is of a model of another width.",
+        "Set the rank (network_dim, linear, lora_rank) to that of the file: the smaller number of its lora_A shape.",
+        text=r"size mismatch for \S*lora_(?:A|B|up|down)\b",
+        words=("size mismatch for ",),
+        source="https://github.com/huggingface/peft/blob/v0.21.2/src/peft/utils/save_and_load.py",
+    ),
+    Known(
         "A weight file is cut short, or it is no weight file: a web page, or a git-lfs pointer.",
         _ONE_FILE,
         avoid=_NO_REPLACE,
         error="SafetensorError",
         rule="HUB001",
+        source="https://github.com/huggingface/safetensors/blob/v0.8.0/safetensors/src/tensor.rs",
     ),
     Known(
         "The file is no PyTorch checkpoint: 'v' begins a git-lfs pointer, '<' a web page, a number of digits a "
@@ -71,6 +96,7 @@ KNOWN = (
         error="UnpicklingError",
         text=r"invalid load key",
         rule="MDL004",
+        source="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/serialization.py",
     ),
     Known(
         "A weight file cannot be read to its end: most often it is cut short.",
@@ -79,6 +105,7 @@ KNOWN = (
         error="OSError",
         text=r"Unable to load weights from (pytorch )?checkpoint file",
         rule="MDL004",
+        source="https://github.com/huggingface/diffusers/blob/v0.42.1/src/diffusers/models/model_loading_utils.py",
     ),
     Known(
         "The model was loaded with a device_map that left a part of it on the disk or the CPU; such a model cannot "
@@ -86,10 +113,12 @@ KNOWN = (
         "Load it without device_map, and let the trainer's own setting for offloading do the work.",
         error="RuntimeError",
         text=r"You can't move a model that has some modules offloaded to cpu or disk",
+        source="https://github.com/huggingface/accelerate/blob/v1.15.0/src/accelerate/big_modeling.py",
     ),
     Known(
         "The names in the LoRA file are none of the model's: another layout, or another model.",
         "Convert the LoRA to the layout diffusion_model.*.lora_A/B.weight, or load it with the tool that wrote it.",
         error="NoMatchingPeftModuleError",
+        source="https://github.com/huggingface/peft/blob/v0.21.2/src/peft/utils/error.py",
     ),
 )

@@ -14,6 +14,7 @@ KNOWN = (
         text=r"^'[\w.|-]*'$",
         rule="CFG004",
         where=r"get_qtype",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/util/quantize.py",
     ),
     Known(
         "The accuracy recovery adapter (the part of qtype after '|') is neither a file here nor of the form "
@@ -23,6 +24,7 @@ KNOWN = (
         text=r"list index out of range",
         rule="CFG004",
         where=r"path_split",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/util/quantize.py",
     ),
     Known(
         "assistant_lora_path names a folder, or a file that is not there; ai-toolkit opens it as one file.",
@@ -31,6 +33,7 @@ KNOWN = (
         text=r"No such file or directory",
         rule="PTH003",
         where=r"assistant_lora|load_training_adapter|load_assistant",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/diffusion_models/z_image/z_image.py",
     ),
     Known(
         "The log file (-l) is named without a folder, and ai-toolkit tries to make the folder ''.",
@@ -39,6 +42,7 @@ KNOWN = (
         text=r"No such file or directory: ''",
         where=r"setup_log_to_file",
         alone=True,
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/print.py",
     ),
     Known(
         "training_folder is missing in the config.",
@@ -47,6 +51,7 @@ KNOWN = (
         text=r"expected str, bytes or os\.PathLike object, not NoneType",
         rule="CFG004",
         where=r"BaseTrainProcess",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/jobs/process/BaseTrainProcess.py",
     ),
     Known(
         "cache_text_embeddings is on, and the process has no datasets.",
@@ -55,6 +60,7 @@ KNOWN = (
         text=r"'NoneType' object is not iterable",
         rule="CFG004",
         where=r"raw_datasets",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/jobs/process/BaseSDTrainProcess.py",
     ),
     Known(
         "inference_lora_path is set, but this architecture has no place for such a LoRA.",
@@ -62,6 +68,7 @@ KNOWN = (
         error="AttributeError",
         text=r"'NoneType' object has no attribute 'is_active'",
         rule="CFG004",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/SDTrainer.py",
     ),
     Known(
         "The config is not written in UTF-8.",
@@ -70,6 +77,7 @@ KNOWN = (
         text=r"codec can't decode",
         rule="CFG001",
         where=r"toolkit[/\\]config\.py",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/config.py",
     ),
     Known(
         "A caption file is not written in UTF-8; the log does not name it. The position in the message is the place "
@@ -79,6 +87,7 @@ KNOWN = (
         text=r"codec can't decode",
         rule="DAT003",
         where=r"data_loader|dataloader_mixins|load_caption|get_caption",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/dataloader_mixins.py",
     ),
     Known(
         "The cached text embeddings (_t_e_cache) are not as wide as this model takes them: they were made with "
@@ -87,6 +96,7 @@ KNOWN = (
         error="RuntimeError",
         text=r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)",
         where=r"cap_embedder|cap_feats",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/diffusion_models/z_image/z_image.py",
     ),
     Known(
         "Parts of the model lie on the card and others in RAM. With layer_offloading and Z-Image this is a defect of "
@@ -95,6 +105,7 @@ KNOWN = (
         error="RuntimeError",
         text=r"Expected all tensors to be on the same device",
         where=_TOOLKIT,
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/diffusion_models/z_image/z_image.py",
     ),
     Known(
         "ai-toolkit found no such file; if one of that name lies in its own config folder, it refuses the bare name.",
@@ -102,6 +113,7 @@ KNOWN = (
         error="ValueError",
         text=r"Could not find config file",
         alone=True,
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/config.py",
     ),
     Known(
         "The hub asked for a token, and nobody could answer: push_to_hub is on, and HF_TOKEN is not set.",
@@ -110,6 +122,7 @@ KNOWN = (
         text=r"EOF when reading a line",
         rule="TRN011",
         where=r"interpreter_login|push_to_hub",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/jobs/process/BaseSDTrainProcess.py",
     ),
     Known(
         "The loss was not a finite number for several steps. ai-toolkit puts 0 in its place and goes on, so these "
@@ -119,6 +132,7 @@ KNOWN = (
         rule="TRN003",
         line="loss is nan",
         least=3,
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/SDTrainer.py",
     ),
     Known(
         "Layers could not be quantized. ai-toolkit goes on with them as they are, which takes the memory of the "
@@ -126,6 +140,7 @@ KNOWN = (
         "The words after the last colon say why; most often quanto or torchao do not go with this PyTorch.",
         text=r"^Failed to quantize \S+: ",
         line="Failed to quantize ",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/toolkit/util/quantize.py",
     ),
     Known(
         "unload_text_encoder is on without cache_text_embeddings: the captions are not read, and every picture is "
@@ -133,6 +148,7 @@ KNOWN = (
         "Set cache_text_embeddings: true, or unload_text_encoder: false.",
         rule="TRN006",
         line="This will train only with a blank prompt or trigger word",
+        source="https://github.com/ostris/ai-toolkit/blob/27a03a91/extensions_built_in/sd_trainer/SDTrainer.py",
     ),
     Known(
         "An edit model is trained with control images, and pictures of the dataset have none, or a sample has none.",

@@ -10,12 +10,14 @@ KNOWN = (
         "train_data_dir is the folder above folders such as 10_cat, which hold the pictures.",
         rule="KOH004",
         line="No data found. Please verify",
+        source="https://github.com/kohya-ss/sd-scripts/blob/48d368fa/flux_train.py",
     ),
     Known(
         "A text encoder was loaded in 8 bits, and its embedding has no such arithmetic.",
         "For Flux take --fp8_base_unet in the place of --fp8_base: the text encoders then stay in 16 bits.",
         error="RuntimeError",
         text=r"not implemented for 'Float8",
+        source="https://github.com/kohya-ss/sd-scripts/issues/1453",
     ),
     Known(
         "A text encoder is to be used that was not loaded: its outputs are cached while it is to be trained, or its "
@@ -25,6 +27,7 @@ KNOWN = (
         text=r"'NoneType' object has no attribute '(to|dtype|device)'",
         rule="KOH003",
         where=r"text_encoder|t5xxl|clip_l",
+        source="https://github.com/kohya-ss/sd-scripts/issues/1518",
     ),
     Known(
         "The loss is not a number, from then on for good: the weights that are saved hold none, either.",

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from ...model.crashes import Known
 
+_SOURCE = "https://github.com/bghira/SimpleTuner/blob/bc8e6ab77/simpletuner/helpers/training/"
+
 
 def _refused(line: str, cause: str, do: str) -> Known:
-    return Known(cause, do, rule="SIM003", line=line)
+    return Known(cause, do, rule="SIM003", line=line, source=_SOURCE)
 
 
 KNOWN = (
@@ -46,6 +48,7 @@ KNOWN = (
         text=r"Expected all tensors to be on the same device",
         rule="SIM005",
         where=r"group_offload|optimum.quanto",
+        source="https://github.com/bghira/SimpleTuner/blob/bc8e6ab77/simpletuner/helpers/training/default_settings/safety_check.py",
     ),
     Known(
         "SimpleTuner looked for its config in a place where it is not. A container that sets ENV for its shell "

@@ -236,7 +236,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "DAT001 no-images" in out and "next: zdoctor check CONFIG --select DAT001" in out
     assert main(["explain", str(log), str(config)]) == 0
-    assert "confirmed." in capsys.readouterr().out
+    assert "confirmed here." in capsys.readouterr().out
     log.write_bytes(b"\xff\xfe\x00 rubbish" + b"x" * (20 << 20) + b"\n" + traceback("MyError: x", "mine()").encode())
     log.write_bytes(log.read_bytes()[2:])
     assert main(["explain", str(log)]) == 3

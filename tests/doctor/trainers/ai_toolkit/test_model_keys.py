@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from zdoctor.checks.ai_toolkit.value_words import TRANSFORMERS
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model import Report
@@ -95,3 +96,8 @@ def test_as_the_source_has_it() -> None:
         for name in names - {""}:
             assert any(f'"{name}"' in source or f"'{name}'" in source for source in sources), (architecture, name)
     assert not any("self.guidance_config." in source for source in sources)
+    saved_without_alpha = [source for source in sources if "self.is_transformer = True" in source]
+    named = {
+        name for source in saved_without_alpha for name in re.findall(r"""^    arch = ["'](.+)["']$""", source, re.M)
+    }
+    assert named - {"example"} <= TRANSFORMERS

@@ -1,0 +1,73 @@
+"""What to paste into an issue where a failure is not known: the versions that the log tells of, and its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import without_tokens
+from ..model.crashes import Failure
+from .lines import Lines
+
+MOST_LINES = 40
+HEAD = 6
+LONGEST = 300
+_PACKAGES = (
+    "torch|torchvision|torchaudio|transformers|diffusers|accelerate|peft|bitsandbytes|xformers|triton|flash[-_]attn"
+    "|safetensors|huggingface[-_]hub|hf[-_]xet|numpy|deepspeed|torchao|optimum[-_]quanto|sageattention|prodigyopt"
+)
+_VERSIONED = re.compile(
+    rf"\b(?P<name>{_PACKAGES}|[Pp]y[Tt]orch|[Pp]ython|CUDA|Driver|ROCm)"
+    r"(?:[_-]windows)?(?: [Vv]ersion)?(?:==|[:=]|-|/)? *v?\(?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)(?![\w.]*\.\w)"
+)
+_IN_PATH = re.compile(r"[/\\](?:lib[/\\])?python-?(?P<version>3\.\d+)[/\\]")
+_NOT_INSTALLED = re.compile(r"require|satisfi|No matching|Collecting|download|available:|<|>|~=|!=", re.I)
+_CARD = re.compile(r"\bNVIDIA (?:GeForce|RTX|A\d+|H\d+|L\d+|Tesla|Quadro)[ \w-]{0,30}|\bAMD Radeon[ \w-]{0,30}")
+_HOMES = re.compile(r"(?P<before>(?:/home/|/Users/|(?<=/)Users/|[A-Za-z]:[\\/]+Users[\\/]+))[^/\\\s\"']+")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+_ADDRESS = re.compile(r"(?<![\d.+])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
+_LONG_KEY = re.compile(r"(?<![\w/])[0-9a-fA-F]{32,}(?!\w)")
+
+
+def versions(lines: Sequence[str]) -> dict[str, str]:
+    """What the log says is installed, the last word of it on each."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if not any(sign.isdecimal() for sign in line):
+            continue
+        for path in _IN_PATH.finditer(line):
+            found.setdefault("python", path["version"])
+        if "." in line and not _NOT_INSTALLED.search(line):
+            for one in _VERSIONED.finditer(line):
+                name = one["name"].lower().replace("_", "-").replace("pytorch", "torch")
+                found[name] = one["version"]
+    card = next((card[0].strip() for line in reversed(lines) if (card := _CARD.search(line))), "")
+    return {**dict(sorted(found.items())), **({"card": card} if card else {})}
+
+
+def excerpt(lines: Lines, failure: Failure | None) -> str:
+    """The failure as the log shows it, or the log's end, without names, tokens and addresses."""
+    shown = [line.rstrip() for line in lines if line.strip()][-MOST_LINES // 2 :]
+    if failure is not None:
+        first = min(part.begin or part.at for part in failure.chain)
+        shown = [line.rstrip() for line in lines.between(first - 1, failure.at + 1)]
+    if len(shown) > MOST_LINES:
+        left = len(shown) - MOST_LINES
+        shown = [*shown[:HEAD], f"[{left} lines left out]", *shown[HEAD - MOST_LINES :]]
+    return "\n".join(anonymous(line[:LONGEST]) for line in shown)
+
+
+def anonymous(text: str) -> str:
+    """`text` without folders of homes, mail and network addresses, and what looks like a key."""
+    text = _MAIL.sub("***", _HOMES.sub(r"\g<before>***", text))
+    return without_tokens(_LONG_KEY.sub("***", _ADDRESS.sub("***", text)))
+
+
+def nameless(value: Any) -> Any:
+    """JSON data of a log, each text of it without names, tokens and addresses."""
+    if isinstance(value, str):
+        return anonymous(value)
+    if isinstance(value, dict):
+        return {key: nameless(one) for key, one in value.items()}
+    return [nameless(one) for one in value] if isinstance(value, list) else value

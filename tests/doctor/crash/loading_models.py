@@ -1,0 +1,224 @@
+"""What transformers, diffusers, accelerate and peft raise while they load a model of a few bytes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zdoctor.tests.hub_server import HubServer
+
+from .loading import HEADERS, LLAMA, UNET, Case, _file
+
+Break = Callable[[Path], object]
+
+
+def _library(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def _model(broken: Break, loaded: str = "AutoModelForCausalLM", **more: Any) -> Case:
+    """A model of transformers, whole, until `broken` has been at its folder."""
+
+    def case(folder: Path, hub: HubServer) -> object:
+        transformers = _library("transformers")
+
+        place = folder / "model"
+        config = transformers.LlamaConfig(**{key: value for key, value in LLAMA.items() if isinstance(value, int)})
+        transformers.LlamaForCausalLM(config).save_pretrained(place)
+        broken(place)
+        return getattr(transformers, loaded).from_pretrained(place, **more)
+
+    return case
+
+
+def _edited(name: str, **values: object) -> Break:
+    def broken(place: Path) -> object:
+        data = json.loads((place / name).read_bytes())
+        return _file(place, name, {key: value for key, value in {**data, **values}.items() if value is not None})
+
+    return broken
+
+
+def _without(name: str) -> Break:
+    return lambda place: (place / name).unlink()
+
+
+def _as(name: str, data: bytes) -> Break:
+    return lambda place: _file(place, name, data)
+
+
+def _sharded(place: Path) -> object:
+    (place / "model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}
+    return _file(place, "model.safetensors.index.json", index)
+
+
+def _pickled(place: Path) -> object:
+    (place / "model.safetensors").unlink()
+    return _file(place, "pytorch_model.bin", b"version https://git-lfs.github.com/spec/v1\n")
+
+
+def _nowhere(folder: Path, hub: HubServer) -> object:
+    transformers = _library("transformers")
+
+    return transformers.AutoConfig.from_pretrained(str(folder / "no" / "such" / "model"))
+
+
+def _bits(folder: Path, hub: HubServer) -> object:
+    transformers = _library("transformers")
+
+    return _model(lambda place: None, quantization_config=transformers.BitsAndBytesConfig(load_in_4bit=True))(
+        folder, hub
+    )
+
+
+TRANSFORMERS: dict[str, Case] = {
+    "no config": _model(_without("config.json")),
+    "no weights": _model(_without("model.safetensors")),
+    "a shard is missing": _model(_sharded),
+    "a cut weight file": _model(_as("model.safetensors", HEADERS["cut short"])),
+    "a pointer as a pickle": _model(_pickled),
+    "an unknown kind": _model(_edited("config.json", model_type="never-heard-of")),
+    "no kind": _model(_edited("config.json", model_type=None)),
+    "another size": _model(_edited("config.json", hidden_size=16)),
+    "a config that is no JSON": _model(_as("config.json", b"{nothing")),
+    "no tokenizer": _model(lambda place: None, "AutoTokenizer"),
+    "a cut tokenizer": _model(_as("tokenizer.json", b"{"), "LlamaTokenizerFast"),
+    "no such folder": _nowhere,
+    "no bitsandbytes": _bits,
+}
+
+
+def _tiny(broken: Break, **more: Any) -> Case:
+    """A VAE of diffusers, whole, until `broken` has been at its folder."""
+
+    def case(folder: Path, hub: HubServer) -> object:
+        diffusers = _library("diffusers")
+
+        place = folder / "model"
+        made = diffusers.AutoencoderTiny(
+            encoder_block_out_channels=(8,), decoder_block_out_channels=(8,), num_encoder_blocks=(1,),
+            num_decoder_blocks=(1,), latent_channels=4,
+        )  # fmt: skip
+        made.save_pretrained(place)
+        broken(place)
+        return diffusers.AutoencoderTiny.from_pretrained(place, **more)
+
+    return case
+
+
+def _pipeline(index: object | None, parts: dict[str, object] | None = None) -> Case:
+    def case(folder: Path, hub: HubServer) -> object:
+        diffusers = _library("diffusers")
+
+        if index is not None:
+            _file(folder, "model/model_index.json", index)
+        else:
+            (folder / "model").mkdir()
+        for name, data in (parts or {}).items():
+            _file(folder, f"model/{name}", data)
+        return diffusers.DiffusionPipeline.from_pretrained(folder / "model")
+
+    return case
+
+
+def _single_file(folder: Path, hub: HubServer) -> object:
+    diffusers = _library("diffusers")
+
+    return diffusers.FluxTransformer2DModel.from_single_file(str(folder / "none.safetensors"))
+
+
+DDPM = {
+    "_class_name": "DDPMPipeline",
+    "unet": ["diffusers", "UNet2DModel"],
+    "scheduler": ["diffusers", "DDPMScheduler"],
+}
+WEIGHTS = "diffusion_pytorch_model.safetensors"
+DIFFUSERS: dict[str, Case] = {
+    "no config": _tiny(_without("config.json")),
+    "no weights": _tiny(_without(WEIGHTS)),
+    "a cut weight file": _tiny(_as(WEIGHTS, HEADERS["cut short"])),
+    "a web page": _tiny(_as(WEIGHTS, HEADERS["a web page"])),
+    "another size": _tiny(_edited("config.json", latent_channels=8)),
+    "no pipeline": _pipeline(None),
+    "an unknown pipeline": _pipeline({"_class_name": "NeverPipeline", "_diffusers_version": "0.1"}),
+    "an unknown part": _pipeline(
+        {**DDPM, "unet": ["diffusers", "NeverModel"]},
+        {"unet/config.json": UNET, "scheduler/scheduler_config.json": {}},
+    ),
+    "a part is missing": _pipeline(DDPM),
+    "no single file": _single_file,
+}
+
+
+def _linear(place: Path, out: int = 2) -> Path:
+    import torch
+    from safetensors.torch import save_file
+
+    place.mkdir()
+    save_file({"weight": torch.zeros(out, 2), "bias": torch.zeros(out)}, place / "model.safetensors")
+    return place / "model.safetensors"
+
+
+def _dispatched(**more: Any) -> Case:
+    def case(folder: Path, hub: HubServer) -> object:
+        import torch
+
+        accelerate = _library("accelerate")
+
+        with accelerate.init_empty_weights():
+            model = torch.nn.Linear(2, 2)
+        return accelerate.load_checkpoint_and_dispatch(model, str(_linear(folder / "m", more.pop("out", 2))), **more)
+
+    return case
+
+
+def _no_checkpoint(folder: Path, hub: HubServer) -> object:
+    import torch
+
+    accelerate = _library("accelerate")
+
+    (folder / "empty").mkdir()
+    return accelerate.load_checkpoint_and_dispatch(
+        torch.nn.Linear(2, 2), str(folder / "empty"), device_map={"": "cpu"}
+    )
+
+
+ACCELERATE: dict[str, Case] = {
+    "another size": _dispatched(out=3, device_map={"": "cpu"}),
+    "no place for a part": _dispatched(device_map={"weight": "cpu"}),
+    "no offload folder": _dispatched(device_map={"": "disk"}),
+    "no checkpoint": _no_checkpoint,
+}
+
+
+def _adapter(broken: Break, rank: int = 2, names: tuple[str, ...] = ("0",)) -> Case:
+    """A LoRA of peft for a layer, whole, until `broken` has been at its folder."""
+
+    def case(folder: Path, hub: HubServer) -> object:
+        import torch
+
+        peft = _library("peft")
+
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.SiLU())
+        peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules=list(names))).save_pretrained(
+            folder / "lora"
+        )
+        broken(folder / "lora")
+        return peft.PeftModel.from_pretrained(torch.nn.Sequential(torch.nn.Linear(2, 2)), str(folder / "lora"))
+
+    return case
+
+
+PEFT: dict[str, Case] = {
+    "no adapter config": _adapter(_without("adapter_config.json")),
+    "no adapter": _adapter(_without("adapter_model.safetensors")),
+    "a cut adapter": _adapter(_as("adapter_model.safetensors", HEADERS["cut short"])),
+    "another rank": _adapter(_edited("adapter_config.json", r=4)),
+    "an adapter of an unknown kind": _adapter(_edited("adapter_config.json", peft_type="NEVER")),
+    "no such layer": _adapter(lambda place: None, names=("never",)),
+    "a layer that takes none": _adapter(lambda place: None, names=("1",)),
+}

@@ -1,0 +1,45 @@
+"""The known failures as data: each has its source, and is found by its own words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from zdoctor.doctor.crash import explain
+from zdoctor.doctor.crash.known import known
+from zdoctor.doctor.model.crashes import Known
+
+from .shapes import script
+from .test_table import SIGNATURES
+
+SPOKEN = [(one, word) for one in known() for word in one.words if not one.text and not one.error]
+
+
+def test_each_has_a_source_and_says_what_to_do() -> None:
+    for one in known():
+        assert one.source.startswith("https://"), one.cause
+        assert one.cause.endswith(".") and one.do and not one.do.endswith(" "), one.cause
+        assert one.error or one.pattern or one.line, one.cause
+        re.compile(one.pattern)
+
+
+def test_most_are_found_by_their_words_in_a_traceback_and_without() -> None:
+    """Where another one comes first, it is one that has the same words, and more."""
+    for one, word in SPOKEN:
+        for log in (f"{word} x\n", script(f"RuntimeError: {word} x")):
+            seen = explain(log, SIGNATURES)
+            assert seen.failure is not None, log
+            assert seen.known is one or (seen.known is not None and _first(word) is not one), f"{one.cause}\n{log}"
+
+
+def _first(word: str) -> Known:
+    return next(one for one in known() if re.search(one.pattern, word) and not one.line)
+
+
+@pytest.mark.parametrize("before", ["the user may see ", "we fixed a bug about the error of kind "])
+def test_amid_a_sentence_words_are_none_of_a_failure(before: str) -> None:
+    for _, word in SPOKEN:
+        if not word[0].isupper() or " " not in word:
+            continue
+        assert explain(f"step 1\nIt was said that {before}{word} in the past\n", SIGNATURES).known is None, word
