@@ -149,10 +149,15 @@ def parser_of(script: str, package: str) -> argparse.ArgumentParser:
 GOES_ON = {".bat": r"\^", ".cmd": r"\^", ".ps1": "`"}
 
 
-def commands(text: str, suffix: str) -> list[tuple[str, list[str]]]:
-    """Each script that is started, with its words: lines are joined and plain variables filled in."""
+def commands(text: str, suffix: str) -> list[tuple[str, list[str]]] | None:
+    """Each script that is started, with its words: lines are joined and plain variables filled in.
+
+    None where options stand on a line of their own, to which the one above does not go on.
+    """
     text = re.sub(r"(?m)^\s*(#|REM |::).*$", "", text, flags=re.IGNORECASE)
     text = re.sub(GOES_ON.get(suffix, r"\\") + r"\r?\n", " ", text)
+    if re.search(r"(?m)\.py\b[^\n]*\n\s*--\w", text):
+        return None
     values = dict(re.findall(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n$`]*)[\"']?\s*$", text))
     text = re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
     found = []
@@ -185,7 +190,10 @@ def kohya(root: Path, package: str, helpers: str, datasets: str, *supported: boo
 
     def judge(file: Path, text: str) -> str | None:
         if file.suffix in (".sh", ".bat", ".ps1", ".cmd"):
-            said = [command(*found) for found in commands(text, file.suffix)]
+            found = commands(text, file.suffix)
+            if found is None:
+                return "a shell ends the command before its options"
+            said = [command(*start) for start in found]
             refused = [what for what in said if what not in (None, UNKNOWN)]
             return refused[0] if refused else UNKNOWN if UNKNOWN in said or not said else None
         if file.suffix != ".toml":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import textwrap
@@ -64,9 +65,18 @@ def _rule(word: str) -> int:
             f"{rule.id} {rule.name} ({rule.severity})",
             *_PARTS.split(rule.doc),
             f"Repairs: {cures or 'none'}",
+            *_precision(rule.id),
         ]
         console.emit("\n\n".join(map(_filled, parts)) + "\n\n")
     return 0
+
+
+def _precision(rule: str) -> Iterator[str]:
+    """How often the rule was right at error level on configs found outside (written by benchmarks/corpus.py)."""
+    measured = json.loads((Path(__file__).parents[1] / "rules" / "precision.json").read_text(encoding="utf-8"))
+    found, false = measured["errors"].get(rule, (0, 0))
+    if found:
+        yield f"Measured: {found} errors on {measured['configs']} configs found outside, {false} of them false."
 
 
 def _filled(part: str) -> str:

@@ -16,6 +16,7 @@ _LIST = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}")
 _SEVERAL = re.compile(r"\$(?:[@*]|\{[@*]|\{!?\w+\[[@*]\])")
 _DRIVE = re.compile(r"[A-Za-z]:\\")
 _PATTERN = re.compile(r"[*?]|\[[^\]]+\]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_COMPUTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
 _ENDS = " \t\r\n;|&<>()"
 
 
@@ -127,6 +128,10 @@ class Words:
                 at = found.end() if found else at + 1
         return "".join(pieces), known, many
 
+    def computed(self, start: int, end: int) -> None:
+        """Note what a computation at `start:end` does to variables."""
+        self.variables.forget(found[1] or found[2] for found in _COMPUTED.finditer(self.text, start, end))
+
     def expanded(self, start: int, end: int) -> tuple[str, bool]:
         """What the expansion at `start:end` stands for, and whether that is known; else it is as it is written."""
         written = self.text[start:end]
@@ -136,6 +141,8 @@ class Words:
             return written[2:-1], "\\" not in written
         found = _VARIABLE.match(self.text, start, end)
         if found is None:
+            if written.startswith("$(("):
+                self.computed(start, end)
             return written, False
         name, how = found[1] or found[3], found[2] or ""
         held = self.variables.lookup(name)

@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"%(\w+)%")
 _EXPANSION = re.compile(r"%\w+(?::[^%\r\n]*)?%|%%?~?[\w*]+|!\w+(?::[^!\r\n]*)?!")
 _QUOTED = re.compile(r'"([^"\r\n]*)(?:"|(?=[\r\n]|$))')  # a quote ends with its line
 _LITERAL = re.compile(r"[^ \t\r\n|&\"^%!()<>,;]+|[%!()<>,;]")
-_OPERAND = r"(?:\"[^\"\r\n]*\"|[^\s=()]+)"
+_OPERAND = r"(?:\"(?:%[^%\r\n]*%|[^\"\r\n])*\"|[^\s=()]+)"
 _CONDITION = re.compile(
     r"@?(?:else(?=[ \t(])|for[ \t][^\r\n(]*\bin[ \t]*\([^)\r\n]*\)[ \t]*do\b|"
     rf"if[ \t]+(?:/i[ \t]+)?(?:not[ \t]+)?(?:(?:exist|defined|errorlevel)[ \t]+{_OPERAND}|"

@@ -109,7 +109,8 @@ def _joined(found: Iterable[tuple[Command | None, str]], is_note: bool) -> Itera
     before: Command | None = None
     ended = ""
     for command, stop in found:
-        if before and command and _OPTION.match(command.words[0].text) and not ended.strip():
+        first = command.words[0] if command else None
+        if before and command and first and first.plain and _OPTION.match(first.text) and not ended.strip():
             # a lone option is no program: the line above was meant to go on
             if is_note:
                 before = replace(before, words=(*before.words, *command.words))

@@ -80,7 +80,7 @@ class _Reader:
                 return found, "\n" if stop[0] == "\r" else stop[0]
             if not found and (sign in "{}" or self.take(_KEYWORD)):
                 self.block(sign)
-            elif not found and sign in "&.(":
+            elif not found and (sign in "&(" or self.text.startswith(". ", self.index)):
                 self.index = self.brackets_end(self.index) if sign == "(" else self.index + 1
             elif not found and (assigned := self.take(_ASSIGNED)):
                 self.assigned(assigned[1], adds=bool(assigned[2]))

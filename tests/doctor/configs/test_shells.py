@@ -21,6 +21,8 @@ WORDS = [
     ("the words of whoever starts it", "a.sh", 'x "$@" $1 ${2:-b}', ["$@?*", "$1?*", "${2:-b}?*"]),
     ("what a command prints", "a.sh", "x $(date) `id` \"$(ls 'a b')\"", ["$(date)?*", "`id`?*", "$(ls 'a b')?"]),
     ("a computation", "a.sh", "N=1\nx $((N * 2))", ["$((N * 2))?*"]),
+    ("counted", "a.sh", "A=1\nB=1\nC=1\n((A++))\n((B += 2))\ny $((C = 3))\nx $A $B $C", ["$A?*", "$B?*", "$C?*"]),
+    ("compared", "a.sh", "A=1\nif ((A == 1)); then x $A; fi", ["1"]),
     ("a default", "a.sh", "x ${A:-/m} ${B:-}", ["/m"]),
     ("a default of a variable that is set", "a.sh", "A=/n\nx ${A:-/m}", ["/n"]),
     ("a default behind a file that may set it", "a.sh", "source ./env.sh\nx ${A:-/m}", ["${A:-/m}?*"]),
@@ -90,6 +92,20 @@ def of_x(found: tuple[Command, ...]) -> list[str]:
 @pytest.mark.parametrize(("path", "text", "words"), [case[1:] for case in WORDS], ids=[case[0] for case in WORDS])
 def test_what_is_known(path: str, text: str, words: list[str]) -> None:
     assert of_x(commands(path, text, {})) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.ps1", '$l = @("--a")\nx b\n$l | ForEach-Object { Write-Output $_ }\n'),
+        ("a.sh", 'L=(--a)\nx b\n"${L[@]}"\n'),
+        ("a.ps1", "x b\n. ./env.ps1\n.\\venv\\activate\n"),
+        ("a.bat", 'if /i "%~0 " equ "%cmdcmdline:"=%" (\r\n  x b\r\n)\r\n'),
+    ],
+)
+def test_what_stands_below_a_command_is_none_of_its_words(path: str, text: str) -> None:
+    (command,) = [command for command in commands(path, text, {}) if command.words[0].text == "x"]
+    assert [word.text for word in command.words] == ["x", "b"] and command.broken is None
 
 
 def test_a_script_that_leaves_its_folder() -> None:
