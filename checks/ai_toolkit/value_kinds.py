@@ -39,6 +39,7 @@ _NEVER_EMPTY = {
     "datasets/*/caption_dropout_rate": START,
 }
 _WHOLE = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
+_ON = ("true", "yes", "on", "1", "")
 _OFF = ("false", "no", "off", "0", "none")
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
 
@@ -84,8 +85,9 @@ def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding
             counted = None if kind == "float" else whole(number)
             yield bad(run, key, why, late, new=number if counted is None else counted)
     # "no" is a negative prompt like any other
-    elif isinstance(value, str) and kind == "bool" and name != "neg" and value.strip().lower() in _OFF:
-        why = "{key} is {value!r}, and any text counts as true. Write false without quotes."
+    elif isinstance(value, str) and kind == "bool" and name != "neg" and value.strip().lower() not in _ON:
+        meant = "false" if value.strip().lower() in _OFF else "true or false"
+        why = f"{{key}} is {{value!r}}, and any text counts as true. Write {meant} without quotes."
         yield bad(run, key, why, "the setting is on", severity="warning")
 
 

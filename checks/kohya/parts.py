@@ -12,7 +12,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..model.contents import contents
-from ..paths import PLACEHOLDER, not_there
+from ..paths import PLACEHOLDER, looks_local, not_there
 from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
@@ -65,8 +65,8 @@ def missing_part_file(
         text = written_path(run, part)
         if part.when and run.setting(part.when) is None:
             continue
-        if part.loose and not (text and (text.endswith(_WEIGHTS) or PLACEHOLDER.search(text))):
-            continue  # a folder or a hub id will do as well
+        if part.loose and not (text and (text.endswith(_WEIGHTS) or looks_local(text))):
+            continue  # a hub id will do as well
         if text is None:
             yield _unnamed(config, run, part)
             continue

@@ -29,7 +29,7 @@ _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 _NAME = re.compile(r"[ \t]*([\w:.-]+)")
 _IN = re.compile(r"[ \t\r\n]*in(?=\s)")
 _SET = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)(?:\[[^\]\r\n]*\])?\+?=")
-_TARGET = re.compile(r"([A-Za-z_]\w*)\W?(?:=|$|\W)")
+_TARGET = re.compile(r"([A-Za-z_]\w*)\W?(?:=|$|\W)")  # of read A, of let A+=1
 _HARMLESS = re.compile(r"activate$|conda|profile|bashrc|\.cargo")
 _DECLARES = words("export declare local readonly typeset")
 _READS = words("read mapfile readarray getopts let printf")
@@ -81,9 +81,7 @@ class _Reader(Words):
             for word in rest:
                 variables.set(word.text, ALL if word.text == VISIBLE else "")
         elif name in _READS:
-            variables.forget(
-                made[1] for word in rest if (made := re.match(r"([A-Za-z_]\w*)\W?(?:=|$|\W)", word.text))
-            )
+            variables.forget(made[1] for word in rest if (made := _TARGET.match(word.text)))
         elif (name in _SOURCES and not any(_HARMLESS.search(word.text) for word in rest)) or (
             name in _DECLARES and any(word.many for word in rest)
         ):

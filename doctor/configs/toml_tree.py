@@ -21,11 +21,13 @@ _SPACE = re.compile(r"[ \t]*")
 _KEY = re.compile(r"""[\w-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.A)
 _TEXT = re.compile(r"""\"{3}(?:\\[\s\S]|[^\\])*?\"{3,5}|'{3}[\s\S]*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""")
 _BARE = re.compile(r"[^,\]}#\r\n]+")
+# 1.e-4, which the trainers' reader takes and tomlkit does not; +1e-4 is as long
+_POINT = re.compile(r"^([ \t]*[\w-]+[ \t]*=[ \t]*)(\d+)\.([eE][-+]?\d+)", re.M)
 
 
 def parse_toml(source: Expanded) -> Node:
     """The tree of a TOML text; dates are text in it. Raises Unreadable."""
-    text = source.text
+    text = _POINT.sub(r"\1+\2\3", source.text)
     if text.startswith("\ufeff"):
         raise Unreadable("the file starts with a byte-order mark (BOM), which is no TOML", 0)
     try:

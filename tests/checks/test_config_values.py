@@ -213,3 +213,22 @@ def test_the_real_libraries_refuse_them() -> None:
     quoted = yaml.safe_load('lr: "1e-4"')["lr"]
     with pytest.raises(TypeError):
         torch.optim.lr_scheduler.ConstantLR(torch.optim.AdamW([parameter], lr=quoted), factor=1.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("'false'", "Write false without quotes"),
+        ("flase", "Write true or false without quotes"),
+        ("ture", "Write true or false without quotes"),
+        ("'true'", ""),
+        ("yes", ""),
+        ("false", ""),
+    ],
+)
+def test_any_text_is_true(written: str, said: str) -> None:
+    """What PyYAML makes of the word is text, which Python takes for true, whatever is meant."""
+    loaded = yaml.safe_load(f"quantize: {written}")["quantize"]
+    assert isinstance(loaded, bool) is (written in ("yes", "false"))
+    found = examined(changed("quantize", written), "CFG004")
+    assert [(finding.severity, said in finding.text()) for finding in found] == ([("warning", True)] if said else [])

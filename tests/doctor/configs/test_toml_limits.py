@@ -8,9 +8,10 @@ import importlib.util
 import pytest
 import tomlkit
 
+from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.configs.node import Node
 from zdoctor.doctor.configs.reading import text_of, tree_of
-from zdoctor.doctor.model import Problem
+from zdoctor.doctor.model import Problem, SetValue
 
 # None where both read the same
 LIMITS: list[tuple[str, str | None]] = [
@@ -58,11 +59,21 @@ def test_what_the_trainers_reader_takes(text: str, refused: str | None) -> None:
     else:
         assert isinstance(tree, Problem) and refused in tree.message
         assert (tree.kind == "misread") == ("leaves" in refused or "quotes" in refused)
-    if importlib.util.find_spec("toml") is not None:
-        _as_the_package_says(text, tree)
+    _as_the_package_says(text, tree)
+
+
+def test_a_point_without_digits_behind_it() -> None:
+    text = "learning_rate = 1.e-4 # of the LoRA\nlow = '1.e-4'\n"
+    tree = tree_of(text_of("c.toml", text.encode()))
+    assert isinstance(tree, Node) and tree.value == {"learning_rate": 1e-4, "low": "1.e-4"}
+    done = apply_edits(text, [SetValue("c.toml", "/learning_rate", 5e-5)])
+    assert done == text.replace("= 1.e-4", "= 5e-05")
+    _as_the_package_says(text, tree)
 
 
 def _as_the_package_says(text: str, tree: Node | Problem) -> None:
+    if importlib.util.find_spec("toml") is None:
+        return
     toml = importlib.import_module("toml")
     try:
         read = toml.loads(text)
