@@ -73,13 +73,12 @@ def _yaml(finding: Finding, config: Config) -> Iterator[Fix]:
             yield Fix(f"close the quote at the end of line {number}", (step,))
     elif "\\t" in str(finding.evidence["message"]) and "\t" in line[: len(line) - len(line.lstrip())]:
         tabs = line[: len(line) - len(line.lstrip())].count("\t")
-        for depth in dict.fromkeys(map(len, reversed(re.findall(r"^( +)[^\s#]", config.text[:start], re.M)))):
-            if depth % tabs == 0:
-                yield _spaces_for_tabs(config, depth // tabs)
+        *_, depth = [0, *map(len, re.findall(r"^( +)[^\s#]", config.text[:start], re.M))]
+        yield _spaces_for_tabs(config, depth // tabs if depth % tabs == 0 and depth else 2)
 
 
 def _spaces_for_tabs(config: Config, width: int) -> Fix:
-    """Which width was meant shows when the result is examined: a wrong one mostly belongs to another section."""
+    """Whether the width is right shows when the result is examined: a wrong one moves a key to another section."""
     steps = tuple(
         ReplaceText(config.path, match.start(), match.end(), match.group(), match.group().expandtabs(width))
         for match in re.finditer(r"^[ \t]*\t[ \t]*(?=\S)", config.text, re.M)

@@ -82,12 +82,12 @@ def require_mended(text: str, report: Report, fix: Fix) -> None:
     assert "CFG001" not in {finding.rule for finding in look(MACHINE, text).report.findings}
 
 
-def test_spaces_for_tabs_are_offered_where_the_file_then_parses() -> None:
-    text = FAULTS["a tab"](HEALTHY)
+def test_spaces_for_tabs_are_offered_where_each_key_stays_in_its_section() -> None:
+    text = HEALTHY.replace("        linear_alpha", "\tlinear_alpha")
     (fix,) = next(finding for finding in look(MACHINE, text).report.findings if finding.rule == "CFG001").fixes
     assert yaml.safe_load(edited(text, edits_of(fix))) == yaml.safe_load(HEALTHY)
-    worse = text.replace("          - prompt", "\t- prompt")  # no one width suits both
-    (finding,) = (finding for finding in look(MACHINE, worse).report.findings if finding.rule == "CFG001")
+    # the width of the line above would parse, and put `save` into the section above it
+    (finding,) = (one for one in look(MACHINE, FAULTS["a tab"](HEALTHY)).report.findings if one.rule == "CFG001")
     assert finding.fixes == ()
 
 
