@@ -55,10 +55,12 @@ def with_fixes(seen: Examination) -> list[tuple[Finding, Fix]]:
     return [(finding, fix) for finding in seen.report.findings for fix in finding.fixes if edits_of(fix)]
 
 
-@pytest.mark.parametrize("one", FAULTS)
+STACKED = [name for name in FAULTS if "tab" not in name]  # tabs have a test of their own
+
+
+@pytest.mark.parametrize("one", STACKED)
 def test_every_edit_of_two_stacked_faults_is_proven(one: str) -> None:
-    names = list(FAULTS)
-    for other in names[names.index(one) :]:
+    for other in STACKED[STACKED.index(one) :]:
         text = FAULTS[one](HEALTHY)
         text = FAULTS[other](text) if other != one else text
         seen = look(MACHINE, text)
