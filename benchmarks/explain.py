@@ -1,8 +1,8 @@
 """What `zdoctor explain` says of the failures in crashes.txt, and what it costs on logs of 100 MB.
 
 python benchmarks/explain.py [work|held] [unknown]    each text of that half (or of both): its truth, and the answer
-python benchmarks/explain.py FOLDER                   CPU seconds of the command, the least of three runs; FOLDER gets
-                                                      four logs of 100 MB, which are removed again
+python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
+                                                      runs; FOLDER gets logs of 100 MB, which are removed again
 
 crashes.txt holds addresses of public threads, what the cause was by what is said there (##), and the libraries' own
 words of each failure. Its halves are told apart by the first byte of the address' SHA-256: even is the half to work
@@ -12,9 +12,9 @@ with, odd the one that was looked at once, at the end. crash_verdicts.tsv has ho
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,19 +85,41 @@ def training() -> Iterator[bytes]:
     yield END
 
 
+WAITING = b"2026-11-21 10:00:00 INFO waiting for a job\n" * 1000
+
+
+def in_the_middle() -> Iterator[bytes]:
+    """A traceback after which the log goes on without a step."""
+    half = SIZE // 2 // len(WAITING)
+    yield from itertools.chain(itertools.repeat(WAITING, half), (END,), itertools.repeat(WAITING, half))
+
+
+def utf_16() -> Iterator[bytes]:
+    yield b"\xff\xfe"
+    for block in in_the_middle():
+        yield block.decode().encode("utf-16-le")
+
+
 LOGS = {
     "a training's output": training,
+    "one line of bars": lambda: (next(iter(lines())).split(b"\r")[0] + b"\r" for _ in range(SIZE // 90)),
+    "a traceback in the middle": in_the_middle,
+    "the same in UTF-16": utf_16,
+    "lines of Chinese in GB18030": lambda: ("步骤 1 损失 0.1\n".encode("gb18030") * 50_000 for _ in range(125)),
     "random bytes": lambda: (os.urandom(1 << 20) for _ in range(SIZE >> 20)),
     "zeros": lambda: (b"\0" * (1 << 20) for _ in range(SIZE >> 20)),
     "one line": lambda: (b"a" * (1 << 20) for _ in range(SIZE >> 20)),
 }
 
 
-def cpu(log: Path) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "zdoctor", "explain", str(log)], stdout=subprocess.DEVNULL, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def cost(log: Path) -> tuple[float, float]:
+    """CPU seconds, and MiB; modules are compiled once, as where zdoctor is installed."""
+    command = [sys.executable, "-m", "zdoctor", "explain", str(log)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(log.parent / "compiled")
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    used = os.wait4(child.pid, 0)[2]
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def costs(folder: Path) -> None:
@@ -106,7 +128,8 @@ def costs(folder: Path) -> None:
         with log.open("wb") as file:
             file.writelines(made())
         size = log.stat().st_size
-        print(f"{name:<20} {size / 2**20:6.0f} MiB  {min(cpu(log) for _ in range(3)):5.2f} CPU-s", flush=True)
+        seconds, memory = map(min, zip(*(cost(log) for _ in range(4)), strict=True))
+        print(f"{name:<28} {size / 2**20:6.0f} MiB  {seconds:5.2f} CPU-s  {memory:4.0f} MiB at its peak", flush=True)
         log.unlink()
 
 

@@ -24,7 +24,8 @@ def count(setup: Setup, folder: Path) -> None:
     ward = Ward(setup, folder)
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    with serve(ward):
+    with serve(ward) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
         for verdict in ward.pairs():
             if isinstance(verdict, tuple):
                 counts["apart"] += 1

@@ -30,6 +30,8 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     Signature: UnicodeDecodeError: 'utf-8' codec can't decode byte 0x92 in position 17: invalid start byte;
     Could not read caption file
     """
+    if not any(folder.garbled for folder in datasets):
+        _require_read(run, datasets)
     for folder in datasets:
         dataset = run.recipe.dataset(folder.key)
         written = run.written(f"{folder.key}/metadata_file")  # sd-scripts takes the captions from there
@@ -50,6 +52,16 @@ def caption_not_utf8(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
             position=first.position,
             count=len(folder.garbled),
         )
+
+
+def _require_read(run: Run, datasets: tuple[DatasetFolder, ...]) -> None:
+    """Raises Unestablished where texts lie beside the pictures and none is a caption by its ending."""
+    for folder in datasets:
+        dataset = run.recipe.dataset(folder.key)
+        if dataset is None or dataset.captions != "files" or any(image.caption for image in folder.images):
+            continue
+        if any(folder.captions.get(ending) for ending in _TEXTS):
+            raise Unestablished(f"no text in {folder.path} ends as the config says of captions, so none was read")
 
 
 def _ends(run: Run) -> str:

@@ -72,11 +72,18 @@ def _yaml(finding: Finding, config: Config) -> Iterator[Fix]:
             number = len(re.findall(r"\r\n|\r|\n", config.text[:start])) + 1
             yield Fix(f"close the quote at the end of line {number}", (step,))
     elif "\\t" in str(finding.evidence["message"]) and "\t" in line[: len(line) - len(line.lstrip())]:
-        steps = tuple(
-            ReplaceText(config.path, match.start(), match.end(), match.group(), match.group().replace("\t", "  "))
-            for match in re.finditer(r"^[ \t]*\t[ \t]*(?=\S)", config.text, re.M)
-        )
-        yield Fix("indent with two spaces for each tab", steps, safety="ask")
+        tabs = line[: len(line) - len(line.lstrip())].count("\t")
+        *_, depth = [0, *map(len, re.findall(r"^( +)[^\s#]", config.text[:start], re.M))]
+        yield _spaces_for_tabs(config, depth // tabs if depth % tabs == 0 and depth else 2)
+
+
+def _spaces_for_tabs(config: Config, width: int) -> Fix:
+    """Whether the width is right shows when the result is examined: a wrong one moves a key to another section."""
+    steps = tuple(
+        ReplaceText(config.path, match.start(), match.end(), match.group(), match.group().expandtabs(width))
+        for match in re.finditer(r"^[ \t]*\t[ \t]*(?=\S)", config.text, re.M)
+    )
+    return Fix(f"indent with {width} spaces for each tab", steps, safety="ask")
 
 
 def _line(text: str, finding: Finding) -> tuple[int, int]:

@@ -57,7 +57,7 @@ def _by_hand(repo: HubRepo, file: HubFile) -> Fix:
     """Nothing on this machine says which repository a downloaded folder is of; its user knows."""
     command = f'hf download OWNER/MODEL "{file.name}" --revision {repo.commit} --local-dir "{repo.folder}"'
     title = f"download {file.name} again, and only that, from the repository that the folder is of"
-    return Fix(title, (), safety="show", command=f"{command} --force-download", order=0)
+    return Fix(title, (), safety="show", command=f"{command} --force-download", order=0, target=file.path)
 
 
 def _download_title(files: Sequence[HubFile]) -> str:

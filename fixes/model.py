@@ -89,7 +89,7 @@ def say_what_to_download(finding: Finding, run: Run, model: ModelFolder, hub: Hu
         repo = next((repo for word, repo in guesses.items() if word in model.source.lower()), "OWNER/MODEL")
         folder = f"{(model.folder or model.source).rstrip('/')}-complete"
         title = "download the complete model into a new folder, then name that folder in the config"
-        yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"')
+        yield Fix(title, (), "show", command=f'hf download {repo} --local-dir "{folder}"', target=folder)
 
 
 @repair("MDL007")
@@ -170,7 +170,7 @@ def convert_to_a_folder(finding: Finding) -> Iterator[Fix]:
         parts = " ".join(f'--include "{part}/*"' for part in ("text_encoder*", "tokenizer*", "vae", "scheduler"))
         command = f'hf download {repo} {parts} --local-dir "{folder}" && {command}'
     title = f"let diffusers convert the file into the folder {folder}, then name that folder in the config"
-    yield Fix(title, (), "show", command=command)
+    yield Fix(title, (), "show", command=command, target=folder)
 
 
 def _extraction(run: Run, repo: HubRepo, places: Sequence[Place], safety: Safety) -> Iterator[Fix]:
@@ -243,7 +243,7 @@ def _show_copy(folder: str, storage: Storage) -> Iterator[Fix]:
     if place is not None:
         target = _join(place.folder, re.split(r"[/\\]", folder.rstrip("/\\"))[-1])
         title = f"copy the model to {target} and name that folder in the config"
-        yield Fix(title, (), "show", command=_copying(folder, target))
+        yield Fix(title, (), "show", command=_copying(folder, target), source=folder, target=target)
 
 
 def _copying(folder: str, target: str) -> str:

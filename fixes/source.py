@@ -27,7 +27,8 @@ def edit_the_source(finding: Finding, config: Config) -> Iterator[Fix]:
         yield Fix(title, (step,), safety="ask", command=_command(finding, config, named))
     if seen.get("git") and "kind" in seen:
         command = f"git -C {quoted(str(seen['checkout']))} checkout -- {quoted(str(seen['file']))}"
-        yield Fix("restore the trainer's own file", (), safety="show", command=command)
+        path = f"{seen['checkout']}/{seen['file']}"
+        yield Fix("restore the trainer's own file", (), safety="show", command=command, target=path)
 
 
 @repair("SRC010", "SRC012", "SRC013", "SRC014")

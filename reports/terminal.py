@@ -58,8 +58,8 @@ def _broken(line: Line, width: int) -> Iterator[Spans]:
             lead = " " * len(line.lead)
 
 
-def lines(report: Report) -> Iterator[Line]:
-    """The whole report, ending with what to type next."""
+def lines(report: Report, following: tuple[str, str] | None = None) -> Iterator[Line]:
+    """The whole report, ending with what to type next, which is `following` where that is given."""
     yield [("bold", words.heading(report)), ("dim", f"   {' · '.join(words.who(report))}")]
     for output in report.outputs:
         yield [("dim", f"the run is written to {output}")]
@@ -70,7 +70,7 @@ def lines(report: Report) -> Iterator[Line]:
     yield from _outcomes("not known", report.unknown)
     yield from _outcomes(words.CRASHED, report.crashed)
     yield from _summary(report)
-    command, about = words.next_step(report)
+    command, about = following or words.next_step(report)
     if command:
         yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
     if told := words.own_trainer(report):

@@ -20,6 +20,7 @@ EFFECTS = {
     "equivalent": ", changes how the run trains, not its result",
     "changes-result": ", changes the training result",
 }
+CAUSES = ("CFG", "PTH", "DAT", "HUB", "MDL")
 CRASHED = "crashed (our bug, please report)"
 SECTION = re.compile(r"^(What|Why|Repair|Upstream|Signature):[ \n]*", re.M)
 
@@ -178,7 +179,31 @@ def _repairs(report: Report) -> tuple[str, str] | None:
         return report.typed("fix", "--allow result"), "shows the repairs that change training"
     if any(fix.steps for finding in report.errors for fix in finding.fixes):
         return report.typed("fix"), "shows what is yours to decide"
-    return f"zdoctor explain {report.errors[0].rule}", ""
+    first = min(report.errors, key=_depth)
+    alike = sum(finding.rule == first.rule for finding in report.errors)
+    about = f"is about {alike} of the {len(report.errors)} errors" if len(report.errors) > 1 else ""
+    return f"zdoctor explain {first.rule}", about
+
+
+def _depth(finding: Finding) -> int:
+    """How near to the cause an error is: what is not there, or not read, makes the others or hides them."""
+    organ = finding.rule[:3]
+    return CAUSES.index(organ) if organ in CAUSES else len(CAUSES)
+
+
+def after_repair(report: Report, start: str) -> tuple[str, str]:
+    """What to type after repairs: the user's own trainer, where nothing keeps it from starting any more.
+
+    `start` is the command that starts it on a config, with `{config}` in it; "" where that is not known.
+    """
+    if not report.ok or report.trainer is None or report.trainer == SCRIPT:
+        return next_step(report)
+    if not start:
+        return (
+            "zdoctor run -- COMMAND",
+            f"checks once more and starts {report.trainer}, COMMAND being what you type for it",
+        )
+    return f"zdoctor run -- {start.format(config=quoted(report.config))}", "checks once more and starts your trainer"
 
 
 def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:

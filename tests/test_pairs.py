@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from zdoctor.tests.pairs.judge import Setup, Ward
+from zdoctor.tests.pairs.judge import Setup, Verdict, Ward, serve
 from zdoctor.tests.pairs.setups import SETUPS
 
 EVERY = pytest.mark.parametrize("setup", SETUPS, ids=[setup.name for setup in SETUPS])
@@ -20,3 +21,20 @@ def test_every_fault_is_found_where_it_is_alone(setup: Setup, tmp_path: Path) ->
     assert not healthy.errors and {outcome.rule for outcome in healthy.unknown} <= {"MEM001", "MEM002"}
     for fault in setup.faults:
         assert ward.fate(fault, ward.story_of(fault).reports[0]) == "found", fault.name
+
+
+@EVERY
+def test_of_two_faults_both_are_found_or_it_is_said_what_could_not_be_looked_at(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pair in a hundred, with the repairs and their undo; a hub of our own has what they download."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    ward = Ward(setup, tmp_path)
+    tried = 0
+    with serve(ward) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for verdict in ward.pairs(lambda number: number % 101 == 7):
+            if isinstance(verdict, Verdict):
+                tried += 1
+                assert "missed" not in verdict.fates and not verdict.objections, verdict
+    assert tried > 5

@@ -35,7 +35,8 @@ _TAKEN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 @rule("KOH015", "error", "text-in-place-of-a-number", trainers=TRAINERS)
 @prevents("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'")
 @prevents("AttributeError", r"'int' object has no attribute 'split'")
-@prevents("ArgumentError", r"invalid (int|float|int_or_float) value|unrecognized arguments|ignored explicit argument")
+@prevents("ArgumentError", r"invalid (int|float|int_or_float) value|ignored explicit argument")
+@prevents("ArgumentError", r"unrecognized arguments")
 @prevents("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)")
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     """A word that is no number, a switch with a value, or a number of another kind than is asked for.

@@ -97,7 +97,7 @@ def apply(
         try:
             needs = precheck([step for group in groups for step in group])
         except (ApplyError, OSError) as error:
-            raise ApplyError(f"{clause(error)}. Nothing was done.") from error
+            raise ApplyError(f"{clause(error)}. Nothing was done.", getattr(error, "hint", "")) from error
         what = tuple(describe(step) for group in groups for step in group)
         meter = Meter(needs.copied, progress)
         try:

@@ -10,6 +10,7 @@ from ...reports import terminal, words
 from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
+from ..trainers import named
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .examined import examined
@@ -50,13 +51,15 @@ def run(options: argparse.Namespace) -> int:
     if done.after is None:
         if done.plan.fixes and not options.apply:
             console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
-        elif {f.rule for f in done.before.errors} - {fix.rule for fix in (*done.plan.fixes, *done.plan.shown)}:
+        elif any(not finding.fixes for finding in done.before.errors):
             console.emit(f"\nnext: {done.before.typed('check')}   says what is wrong\n")
         return done.before.exit_code
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
-    console.show(terminal.lines(done.after))
+    known = named(done.after.trainer or "")
+    following = words.after_repair(done.after, known.start if known is not None else "")
+    console.show(terminal.lines(done.after, following))
     return done.after.exit_code
 
 

@@ -57,7 +57,8 @@ def carry_out(
             plan = prescribe(after, allow=allow, asked=asked)
             binding = writer.bind(plan)
     except writer.ApplyError as error:
-        error.hint = f"What was done before it: zdoctor undo {applied[0]}" if applied else ""
+        if applied:
+            error.hint = f"What was done before it: zdoctor undo {applied[0]}"
         raise
     return replace(result, applied=tuple(applied), after=after)
 

@@ -45,8 +45,18 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
     else:
         if replacements:
             _require_only(text, done, replacements, format)
-        for setting in settings:
-            done = _set(done, setting, format)
+        if format == "env":
+            settings = [
+                edit if isinstance(edit.value, str) else replace(edit, value=plain_text(edit.value))
+                for edit in settings
+            ]
+        try:
+            done = _set(done, settings, format)
+        except EditError:
+            if len(settings) == 1:
+                raise
+            for setting in settings:  # of which one makes the section that another is for
+                done = _set(done, [setting], format)
     return done
 
 
@@ -131,43 +141,61 @@ def _same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _set(text: str, edit: SetValue, format: str) -> str:
-    if format == "env" and not isinstance(edit.value, str):
-        edit = replace(edit, value=plain_text(edit.value))
+def _set(text: str, edits: Sequence[SetValue], format: str) -> str:
+    """The text with these values, written from the last to the first, so that places above stay what they were."""
+    if not edits:
+        return text
     before = _tree(text, format)
     if isinstance(before, Problem):
         raise EditError(f"the file does not parse: {before.message}")
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in edit.pointer.split("/")[1:]]
-    if not parts:
-        raise EditError("the whole file is no value")
-    node, depth = before, 0
-    while depth < len(parts):
-        child = dict(node.items()).get(parts[depth])
-        if child is None or child.merged:
-            break
-        node, depth = child, depth + 1
-    if depth == len(parts):
-        if _same(node.value, edit.value):
-            return text
-        done = _overwrite(text, node, edit.value, format)
-    else:
-        done = _insert(text, node, parts[depth:], edit.value, format)
+    found = [_found(before, edit) for edit in edits]
+    done = text
+    for edit, parts, depth, node in sorted(found, key=lambda one: _end_of(one[3]), reverse=True):
+        if depth < len(parts):
+            done = _insert(done, node, parts[depth:], edit.value, format)
+        elif not _same(node.value, edit.value):
+            done = _overwrite(done, node, edit.value, format)
+    if done == text:
+        return text
     after = _tree(done, format)
     if isinstance(after, Problem):
         raise EditError(f"the file would no longer parse: {after.message}")
-    if not _same(_expected(before.value, parts, edit.value), after.value):
-        raise EditError(f"setting {edit.pointer} would also change something else (an anchor, or a merged section)")
+    if not _same(_expected(before.value, [(parts, edit.value) for edit, parts, _, _ in found]), after.value):
+        pointers = ", ".join(edit.pointer for edit in edits[:3])
+        raise EditError(f"setting {pointers} would also change something else (an anchor, or a merged section)")
     return done
 
 
-def _expected(tree: Any, parts: list[str], value: Any) -> Any:
+def _found(root: Node, edit: SetValue) -> tuple[SetValue, list[str], int, Node]:
+    """The edit, the parts of its pointer, how many of them are there, and the node of these."""
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in edit.pointer.split("/")[1:]]
     if not parts:
-        return value
-    if isinstance(tree, list):
-        return [_expected(v, parts[1:], value) if str(i) == parts[0] else v for i, v in enumerate(tree)]
-    members = dict(tree) if isinstance(tree, dict) else {}
-    members[parts[0]] = _expected(members.get(parts[0]), parts[1:], value)
-    return members
+        raise EditError("the whole file is no value")
+    node, depth = root, 0
+    while depth < len(parts):
+        child = node.child(parts[depth])
+        if child is None or child.merged:
+            break
+        node, depth = child, depth + 1
+    return edit, parts, depth, node
+
+
+def _end_of(node: Node) -> int:
+    """Where a value ends, or where a key is put into a section."""
+    return max((node.end, *(child.end for _, child in node.items() if not child.merged)))
+
+
+def _expected(tree: Any, settings: Sequence[tuple[list[str], Any]]) -> Any:
+    tree = json.loads(json.dumps(tree))  # what anchors share is copied
+    for parts, value in settings:
+        above = tree
+        for part in parts[:-1]:
+            place: Any = int(part) if isinstance(above, list) else part
+            if isinstance(above, dict) and not isinstance(above.get(part), dict | list):
+                above[part] = {}
+            above = above[place]
+        above[int(parts[-1]) if isinstance(above, list) else parts[-1]] = value
+    return tree
 
 
 def _overwrite(text: str, node: Node, value: Any, format: str) -> str:

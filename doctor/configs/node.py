@@ -15,7 +15,7 @@ from .text import Expanded, Lines
 DEEPEST = 60
 MOST_VALUES = 5000
 TOO_DEEP = "the file is nested too deeply to be a training config"
-TOO_MANY = "The file holds far more values than any config has."
+TOO_MANY = "The file unfolds to far more values than it has characters."
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,13 @@ class Node:
     merged: bool = False
     earlier: tuple[Node, ...] = ()
 
+    def child(self, name: str) -> Node | None:
+        """The child of that name; of a list the one at that index."""
+        if isinstance(self.children, dict):
+            return self.children.get(name)
+        listed = self.children is not None and name.isdecimal() and int(name) < len(self.children)
+        return self.children[int(name)] if listed and self.children is not None else None
+
     def items(self) -> Iterator[tuple[str, Node]]:
         if isinstance(self.children, dict):
             yield from self.children.items()
@@ -51,6 +58,11 @@ def holding(node: Node, children: dict[str, Node] | list[Node]) -> Node:
     if isinstance(children, dict):
         return replace(node, value={name: child.value for name, child in children.items()}, children=children)
     return replace(node, value=[child.value for child in children], children=children)
+
+
+def most_values(text: str) -> int:
+    """More values than this a text cannot hold, unless its anchors unfold to more of them than it has characters."""
+    return max(MOST_VALUES, len(text))
 
 
 def escaped(key: str) -> str:

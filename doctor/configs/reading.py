@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from ..model import Config, Problem, Run, Value, Where
 from ..model.record import dataclass, replace
-from .node import MOST_VALUES, TOO_MANY, Node, escaped, parse
+from .node import TOO_MANY, Node, escaped, most_values, parse
 from .text import Expanded, Lines, expand, format_of
 
 MOST_RUNS = 32
-LARGEST = 500_000
+LARGEST = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def nothing(name: str) -> Found | None:
 def text_of(path: str, data: bytes) -> Config:
     """The file as text, not parsed yet. What is no text, or text that the trainer cannot decode, has a problem."""
     if len(data) > LARGEST:
-        size = f"{LARGEST // 1000} kB"
+        size = f"{LARGEST // 10**6} MB"
         message = f"The file has more than {size}, but a training config has a few kB: this is something else."
         return _read(path, "", Problem(message, Where(path), "size"))
     if wide := _utf16(data):
@@ -100,7 +100,7 @@ def tree_of(config: Config, variables: Mapping[str, str] | None = None) -> Node 
     if isinstance(expanded, Problem):
         return expanded
     root = parse(config.path, expanded, config.format, Lines(config.path, config.text))
-    if isinstance(root, Node) and _too_many(root):
+    if isinstance(root, Node) and _too_many(root, most_values(expanded.text)):
         return Problem(TOO_MANY, Where(config.path), "size")
     return root
 
@@ -135,10 +135,10 @@ def _value(pointer: str, node: Node, lines: Lines) -> Value:
     return Value(node.value, lines.where(at, pointer), node.start, node.end, node.style, earlier)
 
 
-def _too_many(root: Node) -> bool:
-    """Whether anchors unfold into far more values than any config has."""
+def _too_many(root: Node, most: int) -> bool:
+    """Whether a tree has more values than `most`, its anchors unfolded."""
     stack, seen = [root], 0
-    while stack and seen <= MOST_VALUES:
+    while stack and seen <= most:
         stack.extend(child for _, child in stack.pop().items())
         seen += 1
-    return seen > MOST_VALUES
+    return seen > most

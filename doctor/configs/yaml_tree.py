@@ -16,7 +16,7 @@ from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent
 from yaml.nodes import ScalarNode
 
 from ..model.record import replace
-from .node import DEEPEST, MOST_VALUES, TOO_DEEP, TOO_MANY, Node, Unreadable, holding, overwritten
+from .node import DEEPEST, TOO_DEEP, TOO_MANY, Node, Unreadable, holding, most_values, overwritten
 from .text import Expanded
 
 _YAML = "tag:yaml.org,2002:"
@@ -69,6 +69,7 @@ class _Tree:
         self.anchors: dict[str, Node | None] = {}
         self.last_scalar: Any = None
         self.count = 0
+        self.most = 2 * most_values(source.text)  # keys are counted, too
 
     def parse(self) -> Node:
         try:
@@ -117,7 +118,7 @@ class _Tree:
         event: Any = self.loader.get_event()
         anchor, start, end = event.anchor, event.start_mark.index, event.end_mark.index
         self.count += 1
-        if self.count > 2 * MOST_VALUES:  # keys are counted, too
+        if self.count > self.most:
             raise Unreadable(TOO_MANY, self.source.origin(start), "size")
         if depth > DEEPEST:
             raise self.failure(TOO_DEEP, start)

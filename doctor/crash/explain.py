@@ -42,14 +42,14 @@ _ASIDE = re.compile(
 )
 # With these a run ends well.
 _DONE = re.compile(
-    r"\bmodel saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
-    r"|\btraining (?:is )?(?:complete|finished|done)",
-    re.I,
+    r"model saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
+    r"|[Tt]raining (?:is )?(?:complete|finished|done)"
 )
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
 _WHILE = 50
+_LATE = 4000
 _ABOVE = 8
 
 
@@ -87,7 +87,7 @@ def _known(failure: Failure) -> Known | None:
 
 def _before(lines: Lines, failure: Failure) -> Known | None:
     """What the lines right before a failure are known for: an exception without frames, from which it came."""
-    above = Lines.of((at, line) for at, line in lines.numbered() if failure.begin - _ABOVE <= at < failure.begin)
+    above = Lines(lines.between(failure.begin - _ABOVE - 1, failure.begin))
     return next((known for _, known in phrases(above, table.known()) if not known.vague), None)
 
 
@@ -112,7 +112,7 @@ def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, K
     Where the log has a failure, the words of a launcher say no more than that.
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
-    for said, known in phrases(lines, table.known()):
+    for said, known in phrases(lines.last(_LATE), table.known()):
         if not (found and known.messenger) and not _went_on(lines.between(said.at), 1):
             yield said, known
 
@@ -149,11 +149,11 @@ def _progress(lines: Sequence[str], needed: int) -> int:
     losses: set[str] = set()
     steps = 0
     for line in lines:
-        bar = _BAR.search(line)
+        bar = _BAR.search(line) if "/" in line else None
         if bar is not None:
             steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
             states[bar[2]] = int(bar[1])
-        elif _LOSS.search(line) and _DIGIT.search(line):
+        elif ("oss" in line or "OSS" in line) and _LOSS.search(line) and _DIGIT.search(line):
             steps += line not in losses and bool(losses)
             losses.add(line)
         elif needed == 1 and _DONE.search(line):

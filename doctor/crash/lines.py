@@ -17,7 +17,7 @@ MOST_PLACES = 4000
 # CSI and OSC sequences, and the two-character ones; the codes of colours also where the escape itself was lost.
 _ESCAPES = re.compile(r"(?:\x1b|\u241b|\^\[)(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLOURS = re.compile(r"\[(?:0?[0-4]|[39][0-7]|4[0-7])?(?:;\d{1,3})*m")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]+")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1b\x1d-\x1f\x7f\u200b\ufeff]+")
 _ENTITY = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
 _TAG = re.compile(r"</?(?:span|div|pre|code|p|b|i|em|strong|font|a|td|tr)\b[^<>\n]{0,200}>")
 _TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("\xa0", " "))
@@ -48,11 +48,6 @@ class Lines(list[str]):
         super().__init__(lines)
         self.numbers: Sequence[int] = range(1, len(self) + 1) if numbers is None else numbers
 
-    @classmethod
-    def of(cls, numbered: Iterable[tuple[int, str]]) -> Lines:
-        kept = list(numbered)
-        return cls((line for _, line in kept), [number for number, _ in kept])
-
     def numbered(self) -> Iterator[tuple[int, str]]:
         return zip(self.numbers, self, strict=True)
 
@@ -60,6 +55,9 @@ class Lines(list[str]):
         """The lines after the number `first` and before `last`."""
         end = len(self) if last is None else bisect_left(self.numbers, last)
         return self[bisect_right(self.numbers, first) : end]
+
+    def last(self, count: int) -> Lines:
+        return Lines(self[-count:], self.numbers[-count:])
 
     def holding(self, *words: str) -> list[int]:
         """The indices of the lines with one of the words, for each word of the last MOST_PLACES."""
@@ -85,8 +83,18 @@ class Lines(list[str]):
 
 def clean(text: str) -> Lines:
     """The lines of a log without escape codes, control characters and what a web page adds, LONGEST long."""
-    text = _copied(text).replace("\r\r\n", "\n").replace("\r\n", "\n")
-    return Lines.of(_numbered(text))
+    lines: list[str] = []
+    numbers: list[int] = []
+    number = 0
+    for line in _CONTROLS.sub("", _copied(text).replace("\r\r\n", "\n").replace("\r\n", "\n")).split("\n"):
+        number += 1
+        if line.startswith(GAP) and line[1:].isdecimal():
+            number = int(line[1:])
+            continue
+        for part in _parts(line):
+            lines.append(part[:LONGEST])
+            numbers.append(number)
+    return Lines(lines, numbers)
 
 
 def _copied(text: str) -> str:
@@ -113,32 +121,20 @@ def _logged(line: str) -> str:
         return line
 
 
-def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    number = 0
-    for line in text.split("\n"):
-        number += 1
-        if line.startswith(GAP) and line[1:].isdecimal():
-            number = int(line[1:])
-            continue
-        for part in _parts(line):
-            yield number, _CONTROLS.sub("", part)[:LONGEST]
-
-
 def _parts(line: str) -> list[str]:
     """What stood one after the other, or one below the other, in what is one line of the file."""
-    parts = [line]
-    if "\r" in line:
-        states = [state for state in line.split("\r") if state.strip()]
-        bars = [at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)]
-        passed = set(bars[1:])
-        parts = [state for at, state in enumerate(states) if at not in passed] or [""]
-    if START in line:
-        parts = [one for part in parts for one in _unfolded(part)]
-    return [one for part in parts for one in _after_bar(part)]
+    if "\r" not in line and START not in line and "it/s" not in line and "s/it" not in line:
+        return [line]
+    states = [state for state in line.split("\r") if state.strip()]
+    passed = set([at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)][1:])
+    shown = [state for at, state in enumerate(states) if at not in passed] or [""]
+    return [part for state in shown for whole in _unfolded(state) for part in _after_bar(whole)]
 
 
 def _unfolded(line: str) -> list[str]:
     """The lines of a traceback that is written in one."""
+    if START not in line:
+        return [line]
     if _WRITTEN_OUT.search(line):
         return [text for part in _QUOTE.split(line) for text in _ESCAPED.sub(_spelled, part).split("\n")]
     if _RUN_ON.match(line):
@@ -152,7 +148,5 @@ def _spelled(escape: re.Match[str]) -> str:
 
 def _after_bar(line: str) -> list[str]:
     """A bar that was not ended, and what another program wrote behind it."""
-    if "it/s" not in line and "s/it" not in line:
-        return [line]
     end = max((bar.end() for bar in _BAR.finditer(line)), default=0)
     return [line[:end], line[end:]] if end and line[end:].strip() else [line]

@@ -33,22 +33,20 @@ def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
 
     What follows an empty line belongs to it where the log, or what is said of the exception, ends after it.
     """
-    kept, end = [first], at + 1
-    whole = 0
+    kept, paragraph = [first], 0
+    end = at + 1
     for place in range(at + 1, min(at + MOST_LINES, len(lines))):
         text = lines[place].strip()
         if text.startswith(_CHAINED) or START in text or _PROMPT.match(text):
             return "\n".join(kept), end
         if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text):
             break
-        if not text:
-            whole = whole or len(kept)
-            continue
-        kept.append(text)
-        end = place + 1
+        if text:
+            kept.append(text)
+            end = place + 1
+        else:
+            paragraph = paragraph or len(kept)
     else:
-        return "\n".join(kept), end
-    if whole:
-        kept = kept[:whole]
-        end = at + whole
-    return "\n".join(kept), end
+        if at + MOST_LINES >= len(lines):
+            return "\n".join(kept), end
+    return ("\n".join(kept[:paragraph]), at + paragraph) if paragraph else ("\n".join(kept), end)

@@ -13,7 +13,6 @@ HEAD = 1 << 18
 TAIL = 1 << 21
 BEFORE, AROUND = 1 << 11, 1 << 16
 MOST_AROUND = 16
-_WORDS = (START.encode(), START.encode("utf-16-le"), START.encode("utf-16-be"))
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
 _SAMPLE = 1 << 16
 # A code page, and the first bytes of those characters that most texts in it consist of.
@@ -34,36 +33,52 @@ def excerpt(blocks: Iterable[bytes]) -> list[Piece]:
 
     Each block but the last holds a multiple of four bytes, so that no character of UTF-16 is cut.
     """
-    head: list[Piece] = []
-    between: list[Piece] = []
-    tail, before = bytearray(), 0
+    kept: list[Piece] = []
+    tail, before, word = bytearray(), 0, b""
     for block in blocks:
         tail += block
-        if len(tail) <= 2 * TAIL:
-            continue
-        head = head or [Piece(0, bytes(tail[:HEAD]))]
-        at, end = 0, (len(tail) - TAIL) // 4 * 4
-        for begin in _tracebacks(tail, end):
-            if begin + AROUND > end:
-                end = max(at, begin)
-            elif begin >= at:
-                before += tail.count(b"\n", at, begin)
-                between.append(Piece(before, bytes(tail[begin : begin + AROUND])))
-                before += tail.count(b"\n", begin, begin + AROUND)
-                at = begin + AROUND
-        before += tail.count(b"\n", at, end)
-        del tail[:end], between[:-MOST_AROUND]
-    return [*head, *between, Piece(before, bytes(tail))]
+        word = word or START.encode(_encoding(block))
+        if len(tail) > 2 * TAIL:
+            before = _shed(tail, before, word, kept)
+    if kept:
+        before = _shed(tail, before, word, kept)
+    return [*kept, Piece(before, bytes(tail))]
 
 
-def _tracebacks(data: bytearray, end: int) -> list[int]:
-    """A place before each of the last tracebacks."""
-    found: list[int] = []
-    for word in _WORDS:
-        at = end
-        while len(found) < MOST_AROUND and (at := data.rfind(word, 0, at)) >= 0:
-            found.append(max(0, at - BEFORE) // 4 * 4)
-    return sorted(found)
+def _shed(tail: bytearray, before: int, word: bytes, kept: list[Piece]) -> int:
+    """Shorten the tail to what is kept of it, and keep of the rest the head and what surrounds tracebacks.
+
+    Returns how many lines come before the tail.
+    """
+    places = [] if kept else [(0, _whole(tail, HEAD, word))]
+    end = _whole(tail, max(0, len(tail) - TAIL) // 4 * 4, word)
+    at = end
+    for _ in range(MOST_AROUND):
+        at = tail.rfind(word, 0, at)
+        if at < 0:
+            break
+        places.append((_begin(at), min(_begin(at) + AROUND, end)))
+    done = 0
+    for begin, stop in sorted(places):
+        if stop > done:
+            begin = max(begin, done)
+            before += tail.count(b"\n", done, begin)
+            kept.append(Piece(before, bytes(tail[begin:stop])))
+            before += tail.count(b"\n", begin, stop)
+            done = stop
+    before += tail.count(b"\n", done, end)
+    del tail[:end], kept[1:-MOST_AROUND]
+    return before
+
+
+def _whole(data: bytearray, end: int, word: bytes) -> int:
+    """`end`, or the beginning of a traceback that may go on after it."""
+    at = data.find(word, max(0, end - AROUND), end)
+    return end if at < 0 else _begin(at)
+
+
+def _begin(at: int) -> int:
+    return max(0, at - BEFORE) // 4 * 4
 
 
 def decode(log: bytes | Sequence[Piece]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from .lines import Lines
 from .reading import START
@@ -37,8 +37,14 @@ MOST_MESSAGE = 40
 
 def streams(lines: Lines) -> list[Lines]:
     """The log of each process. Where several write into one, their tracebacks are mixed line by line."""
-    shown = Lines.of((at, line) for at, line in lines.numbered() if "%|" not in line or not _BAR_ALONE.match(line))
-    return [_once(_bare(stream)) for stream in _apart(_joined(shown))]
+    kept = [at for at, line in enumerate(lines) if "%|" not in line or not _BAR_ALONE.match(line)]
+    return [_once(_bare(stream)) for stream in _apart(_joined(_some(lines, kept)))]
+
+
+def _some(lines: Lines, kept: Sequence[int]) -> Lines:
+    if len(kept) == len(lines):
+        return lines
+    return Lines([lines[at] for at in kept], [lines.numbers[at] for at in kept])
 
 
 def bare(line: str) -> str:
@@ -50,13 +56,22 @@ def _owned(line: str) -> bool:
     return line[:2] in ("[r", "[d") or (" | " in line[:44] and line[:1] not in _BOX) or "pid=" in line[:60]
 
 
+def _lines(numbered: Iterable[tuple[int, str]]) -> Lines:
+    kept = list(numbered)
+    return Lines([line for _, line in kept], [number for number, _ in kept])
+
+
 def _apart(lines: Lines) -> list[Lines]:
-    owned: dict[str, list[tuple[int, str]]] = {}
-    for number, line in lines.numbered():
-        found = _OWNER.match(line) if _owned(line) else None
-        owner = found[1] or found[2] or found[3] if found is not None else ""
-        owned.setdefault(owner, []).append((number, line[found.end() :] if found is not None else line))
-    return [Lines.of(kept) for kept in owned.values()]
+    owned: dict[str, list[int]] = {}
+    rest, said = [], list(lines)
+    for at, line in enumerate(lines):
+        if _owned(line) and (found := _OWNER.match(line)) is not None:
+            owned.setdefault(found[1] or found[2] or found[3], []).append(at)
+            said[at] = line[found.end() :]
+        else:
+            rest.append(at)
+    bare_lines = Lines(said, lines.numbers)
+    return [_some(bare_lines, kept) for kept in (rest, *owned.values()) if kept]
 
 
 def _joined(lines: Lines) -> Lines:
@@ -75,7 +90,7 @@ def _joined(lines: Lines) -> Lines:
             made[-1] = made[-1][0], made[-1][1] + broken[at] + line
         else:
             made.append((number, line))
-    return Lines.of(made)
+    return _lines(made)
 
 
 def _broken_frames(lines: Lines, begun: Iterable[int]) -> dict[int, str]:
@@ -131,7 +146,7 @@ def _once(lines: Lines) -> Lines:
     twice = any(at + 1 in heads and lines[at].strip() == lines[at + 1].strip() for at in heads)
     if not twice and not any(_DOUBLED.search(lines[at]) for at in lines.holding("Error: ", "Exception: ")):
         return lines
-    return Lines.of(_without_doubles(lines))
+    return _lines(_without_doubles(lines))
 
 
 def _without_doubles(lines: Lines) -> Iterator[tuple[int, str]]:

@@ -6,10 +6,11 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..configs.reading import LARGEST
 from ..errors import UserError
 from ..trainers.read import Beside, Found
 
-READ_LIMIT = (2 << 20) + 1  # one byte past what a reader accepts, so that it can say "too large"
+READ_LIMIT = LARGEST + 1  # one byte past what a reader accepts, so that it can say "too large"
 
 
 def load(path: str) -> bytes:

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..model import SEVERITIES, Facts, Finding, Fix, Outcome, Plan, Report, Run, TrainingEffect, Unknown, Where
+from ..model import (
+    SEVERITIES,
+    Facts,
+    Finding,
+    Fix,
+    Outcome,
+    Plan,
+    Report,
+    Run,
+    SetValue,
+    TrainingEffect,
+    Unknown,
+    Where,
+)
 from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
 from ..rules import NotApplicable, Repair, Repairs, Rule, RuleError, Unestablished
 from .certain import certain
+from .places import Taken, place_of, written_by
 
 T = TypeVar("T")
 
@@ -67,7 +81,15 @@ def cures(report: Report, facts: Facts, repairs: Repairs) -> Report:
             except Exception as error:
                 crashed.append(Outcome(finding.rule, f"its repair: {_reason(error, repair.plugin)}"))
         findings.append(replace(finding, fixes=tuple(fixes)))
-    return replace(report, findings=tuple(findings), crashed=tuple(crashed))
+    return replace(report, findings=tuple(_without_broken_sources(findings)), crashed=tuple(crashed))
+
+
+def _without_broken_sources(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """No command copies what an error of the same place calls broken."""
+    broken = {finding.where for finding in findings if finding.severity == "error" and finding.where is not None}
+    for finding in findings:
+        sound = tuple(fix for fix in finding.fixes if not fix.source or finding.where not in broken)
+        yield finding if len(sound) == len(finding.fixes) else replace(finding, fixes=sound)
 
 
 def merge(reports: Sequence[Report]) -> Report:
@@ -97,26 +119,46 @@ def prescribe(report: Report, *, allow: TrainingEffect = "none", asked: bool = F
     """Choose a fix for every finding: the first safe one whose training effect is allowed; the rest are shown.
 
     With `asked` also one that is the user's decision, where the finding leaves no choice between several.
-    Two fixes never write the same config key or file: the later one is left for the next pass.
+    No two findings write the same place: the later one is left for the next pass, as is what a plan makes moot.
     """
     widest = TRAINING_EFFECTS.index(allow)
     chosen: list[Fix] = []
-    shown: list[Fix] = []
-    taken: set[object] = set()
+    left: list[Finding] = []
+    taken, replaced = Taken(), Taken()
     for finding in report.findings:
         doable = [f for f in finding.fixes if f.steps]
         decisions = [f for f in doable if f.safety == "ask"]
         wanted = [f for f in doable if f.safety == "safe" or (asked and decisions == [f])]
         ready = [f for f in wanted if TRAINING_EFFECTS.index(f.training_effect) <= widest]
         if not ready:
-            shown.extend(f for f in finding.fixes if f not in shown)
+            left.append(finding)
             continue
-        free = (f for f in ready if taken.isdisjoint(step.written for step in f.steps))
+        free = (f for f in ready if not taken.any(written_by(finding, f)))
         if not any(f in chosen for f in ready) and (fix := next(free, None)) is not None:
             chosen.append(fix)
-            taken.update(step.written for step in fix.steps)
+            taken.take(written_by(finding, fix))
+            replaced.take(place_of(*step.written) for step in fix.steps if isinstance(step, SetValue))
     chosen.sort(key=lambda fix: fix.order)
-    return Plan(report.config, tuple(chosen), tuple(shown))
+    return Plan(report.config, tuple(chosen), tuple(_shown(left, taken, replaced)))
+
+
+def _shown(left: Sequence[Finding], taken: Taken, replaced: Taken) -> Iterator[Fix]:
+    """The fixes of these findings that contradict neither what is chosen nor one another.
+
+    Those of one finding are a choice between them. One about a value that is replaced waits for the next look.
+    """
+    said: set[tuple[object, ...]] = set()
+    for finding in left:
+        where = finding.where
+        if where is not None and where.pointer and replaced.has(place_of(where.path, where.pointer)):
+            continue
+        fixes = [fix for fix in finding.fixes if not taken.any(written_by(finding, fix))]
+        for fix in fixes:
+            if (fix.title, fix.steps, fix.command) not in said:
+                said.add((fix.title, fix.steps, fix.command))
+                yield fix
+        for fix in fixes:
+            taken.take(written_by(finding, fix))
 
 
 def _missing(arguments: Iterable[Any]) -> str | None:

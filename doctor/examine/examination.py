@@ -18,7 +18,7 @@ from ..probe.world import World
 from ..rules import Rule, all_rules
 from ..trainers.read import Reading, read_config
 from .config_file import beside, load
-from .engine import merge
+from .engine import merge, prescribe
 from .judged import judged
 from .look import Look
 from .trainable import trainable
@@ -27,6 +27,7 @@ from .turns import in_turn
 TEXT_FACTS = {"config", "system"}
 KEY_FACTS = {*TEXT_FACTS, "run", "schema"}
 MACHINE_FACTS = {*TEXT_FACTS, "gpus", "packages"}
+OF_THE_CONFIG = {*MACHINE_FACTS, "run", "schema", "checkout", "environment"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def examine_config(
         return read_config(path, data, world.variables, trainer=trainer, beside=beside(path, texts))
 
     reading = read(load(path) if text is None else text, {})
-    written = reading.config
+    first, written = reading, reading.config
     of = written.trainer
     look = Look(world, deep=deep, microstep=microstep)
     offered = [rule for rule in given if microstep is not None or "microstep" not in rule.needs]
@@ -75,11 +76,11 @@ def examine_config(
     of_runner = [rule for rule in offered if not _is_on_text(rule) and rule.suits(RUNNER)]
     about_runs = of_runner if as_runner else [r for r in offered if not _is_on_text(r) and r.suits(of)]
 
-    def on_runs(reading: Reading) -> tuple[Report, tuple[Facts, ...]]:
+    def on_runs(reading: Reading, asked: Sequence[Rule] = about_runs) -> tuple[Report, tuple[Facts, ...]]:
         runs: Sequence[Run | Unknown] = [look.own(reading.config, run) for run in reading.runs] or [_no_run(reading)]
         if as_runner and reading.runs:
             runs = [look.translated(reading.config, run) for run in reading.runs]
-        looks = [look.with_fixes(_suited(about_runs, run), reading.config, run) for run in runs]
+        looks = [look.with_fixes(_suited(asked, run), reading.config, run) for run in runs]
         return merge([report for report, _ in looks]), tuple(known for _, known in looks)
 
     def text_of(reading: Reading) -> Report:
@@ -87,6 +88,17 @@ def examine_config(
 
     seen = in_turn(reading, read, text_of, on_runs, {rule.id for rule in about_runs if _is_on_keys(rule)})
     report, reading, facts = seen.report, seen.reading, seen.facts
+    if any(finding.fixes for finding in report.findings):
+        from .offers import Bench, proven
+
+        def again(texts: Mapping[str, str], whole: bool) -> Report:
+            own = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+            now = read(own.pop(path, written.text.encode("utf-8", "surrogateescape")), own)
+            asked = about_runs if whole else [rule for rule in about_runs if OF_THE_CONFIG.issuperset(rule.needs)]
+            return merge([text_of(now), on_runs(now, asked)[0]])
+
+        originals = {file.path: file.text for file in (*reading.config.beside, written)}
+        report = proven(Bench(report, originals, prescribe(text_of(first)).steps, again))
     can_train: tuple[bool, tuple[str, ...]] = (False, ())
     if not as_runner and not seen.repaired:
         can_train = trainable(look, reading, facts, of_runner, {finding.rule for finding in report.errors})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
-from ..model import SEVERITIES, Facts, Report, Run, Unjudged, Unknown
+from ..model import SEVERITIES, Facts, ModelFolder, Report, Run, Unjudged, Unknown
 from ..model.findings import NOT_SELECTED
 from ..model.record import replace
 from ..rules import Rule
@@ -42,9 +43,11 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
     for one in facts:
         if isinstance(one.run, Run) and (why := next(doubts_of(one.run), "")):
             gaps.setdefault("settings", why)
-        for reason in _unread(one):
-            gaps.setdefault("settings", reason)
-            gaps.setdefault("datasets", reason)
+        for what, reason in product(("settings", "datasets", "paths"), _unread(one)):
+            gaps.setdefault(what, reason)
+        parts = one.model
+        if isinstance(parts, ModelFolder) and parts.layout == "part-files" and "transformer" not in parts.components:
+            gaps.setdefault("model files", "the transformer is not there")
         for reason in _unopened(one):
             gaps.setdefault("datasets", reason)
         for reason in _not_there(one):

@@ -49,7 +49,7 @@ def in_turn(
     wholes: list[tuple[Report, Reading, tuple[Facts, ...]]] = []
     while True:
         last = len(texts) + len(wholes) >= MOST_READINGS
-        text = on_text(reading)
+        text = _possible(on_text(reading), reading)
         texts.append(_applicable(text, reading, written, sure))
         meant = None if last else _with(_edits(prescribe(text).fixes, reading), reading, read)
         if meant is not None:
@@ -93,6 +93,31 @@ def _meant(report: Report, findings: Iterable[Finding], reading: Reading, read: 
     """The reading of the text as it was probably meant: with what is offered against these findings."""
     plan = prescribe(replace(report, findings=tuple(findings)), allow="changes-result", asked=True)
     return _with(_edits(plan.fixes, reading), reading, read)
+
+
+def _possible(report: Report, reading: Reading) -> Report:
+    """The report without the repairs of the text that do not go through: after them it would parse no better."""
+    if _go_through(_edits(prescribe(report).fixes, reading), reading):
+        return report
+
+    def goes(fix: Fix) -> bool:
+        return _go_through(_edits((fix,), reading), reading)
+
+    findings = (replace(one, fixes=tuple(filter(goes, one.fixes))) for one in report.findings)
+    return replace(report, findings=tuple(findings))
+
+
+def _go_through(edits: list[Edit], reading: Reading) -> bool:
+    if not edits:
+        return True
+    from ..configs.edit import EditError, apply_edits
+
+    try:
+        for file in _files(reading):
+            apply_edits(file.text, [edit for edit in edits if edit.path == file.path])
+    except EditError:
+        return False
+    return True
 
 
 def _edits(fixes: Iterable[Fix], reading: Reading) -> list[Edit]:

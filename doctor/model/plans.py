@@ -169,6 +169,7 @@ class Fix:
     """One way to cure one finding. `title` is what a user reads; `command` is what to type when we do not apply it.
 
     `order` places it among the others: 0 files of a cache, 1 folders built from them, 2 the config that names them.
+    `source` is the folder that the command copies, `target` what it writes to, "" where it is none of this machine.
     """
 
     title: str
@@ -178,6 +179,8 @@ class Fix:
     rule: str = ""
     order: int = 2
     command: str = ""
+    source: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Trainer:
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
     which raises UserError with what it would not obey; "" where it takes none of them.
     `writes` is the one that says what it writes beside pictures.
+    `start` is the command that starts it on a `{config}`, "" where that has several forms.
 
     The others say what it does that most do not, whichever model it trains.
     """
@@ -45,6 +46,7 @@ class Trainer:
     recipe: str = ""
     editor: str = ""
     writes: str = ""
+    start: str = ""
     called: tuple[str, ...] = ()
     # its config: processes, each with sections; a file whose options become words of a command line; a GUI's JSON,
     # and what that GUI writes into a config file for no script, the first of it always

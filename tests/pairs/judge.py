@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -193,5 +192,4 @@ def serve(ward: Ward) -> HubServer:
             }
             for snapshot in (root / "snapshots").iterdir()
         }
-    os.environ["HF_ENDPOINT"] = hub.url
     return hub

@@ -28,6 +28,7 @@ from ..actions.errors import ApplyError
 from ..actions.paths import QUARANTINE, at, behind, hub_root, place
 from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
 from .needs import Needs, Work
+from .reach import require_hub
 
 _ADDRESS = re.compile(r"\b([0-9a-f]{8})(?:[0-9a-f]{32}|[0-9a-f]{56})\b")
 
@@ -107,6 +108,8 @@ def precheck(steps: list[Step]) -> Needs:
         _require_apart(step, path, taken)
         KINDS[type(step)].precheck(step, path, needs)
     needs.require_room()
+    if needs.online:
+        require_hub(fetch_file.mirror())
     return needs
 
 

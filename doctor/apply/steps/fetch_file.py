@@ -40,6 +40,7 @@ def precheck(step: FetchFile, path: Path, needs: Needs) -> None:
     needs.file_place(path)
     needs.room(path, size=step.size or 0, names=1)
     needs.copied += step.size or 0
+    needs.online |= step.size is None or step.prefix_size < step.size
     needs.locks |= locks_of(path, step.digest, "models--" + step.repo.replace("/", "--"))
 
 
@@ -94,7 +95,7 @@ def _download(step: FetchFile, folder: Path) -> Path:
                 revision=step.revision,
                 local_dir=folder / "file",
                 cache_dir=folder / "cache",
-                endpoint=_endpoint(),
+                endpoint=mirror(),
             )
         )
 
@@ -234,9 +235,9 @@ def _no_second_bar() -> Iterator[None]:
 def _url(step: FetchFile) -> str:
     from huggingface_hub import hf_hub_url
 
-    return hf_hub_url(step.repo, step.filename, revision=step.revision, endpoint=_endpoint())
+    return hf_hub_url(step.repo, step.filename, revision=step.revision, endpoint=mirror())
 
 
-def _endpoint() -> str | None:
+def mirror() -> str | None:
     """The mirror, if one is set, read now rather than when the client was imported."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None

@@ -25,7 +25,7 @@ class Needs:
     """Gathered step by step. Every method raises ApplyError for what stands against the plan.
 
     `made` and `cleared` are what earlier steps put somewhere and moved away, `locks` those of the hub client,
-    `copied` the bytes to copy.
+    `copied` the bytes to copy; `online` when something has to be downloaded.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,7 @@ class Needs:
         self.cleared: set[Path] = set()
         self.locks: set[Path] = set()
         self.copied = 0
+        self.online = False
         self._room: dict[int, tuple[Path, int, int]] = {}  # by device: a folder of it, bytes, names
 
     def new_folder(self, path: Path) -> None:

@@ -26,6 +26,14 @@ KNOWN = (
         source="https://github.com/Nerogar/OneTrainer/issues/895",
     ),
     Known(
+        "The trainer's process was ended by a compiled library (0xC0000409); this is only the launcher's word of it.",
+        "Look at the last lines before this place. Set PYTHONFAULTHANDLER=1 and start again: the log then shows the "
+        "line of Python at which it happens.",
+        words=("failed with code 3221226505", "failed with return code 3221226505"),
+        messenger=True,
+        source="https://learn.microsoft.com/openspecs/windows_protocols/ms-erref/596a1078-e883-4972-9bbc-49e60bebca55",
+    ),
+    Known(
         _ONLY,
         _ABOVE,
         avoid="There is nothing to repair in accelerate, torchrun or DeepSpeed.",

@@ -15,6 +15,7 @@ AI_TOOLKIT = Trainer(
     failures=f"{__name__}.failures",
     recipe=f"{__name__}.refusals",
     writes=f"{__name__}.writes",
+    start="python run.py {config}",
     has_processes=True,
     sections=("", "train", "model", "network", "datasets/*", "sample", "save", "logging"),
     runner_keys=("train/gradient_checkpointing_interval", "logging/report_to"),

@@ -159,6 +159,15 @@ KNOWN = (
         source="https://github.com/ostris/ai-toolkit/issues/471",
     ),
     Known(
+        "The text encoder of an edit model was given no picture: a picture of the dataset or a sample has no control "
+        "image.",
+        "Give the dataset control_path with a picture of the same name for each one, and each sample its ctrl_img.",
+        error="KeyError",
+        text=r"^'pixel_values'$",
+        rule="DAT008",
+        source="https://github.com/ostris/ai-toolkit/issues/441",
+    ),
+    Known(
         "A process of type ui_trainer was started from a terminal; only the web page can start it.",
         "Write type: diffusion_trainer (or sd_trainer) in the config, or start the job on the web page.",
         words=("AITK_JOB_ID not set",),

@@ -63,6 +63,13 @@ KNOWN = (
         source="https://github.com/kohya-ss/musubi-tuner/issues/412",
     ),
     Known(
+        "The dataset is empty: no picture was found, or none with the caches that are to be made before.",
+        "Look at the lines above that count the pictures; with musubi-tuner run the cache scripts with this same "
+        "dataset config.",
+        words=("num_samples should be a positive integer value, but got num_samples=0",),
+        source="https://github.com/kohya-ss/musubi-tuner/issues/43",
+    ),
+    Known(
         "The dataset's folder holds no video (or picture) with a known ending directly in it.",
         "Name the folder itself that holds them: subfolders are not looked into.",
         rule="KOH004",

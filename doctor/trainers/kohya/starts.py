@@ -8,7 +8,7 @@ from itertools import islice, pairwise, takewhile
 from typing import Any
 
 from ...configs.command_line import Command, Word, commands
-from ...configs.node import MOST_VALUES, TOO_MANY, Node, Unreadable
+from ...configs.node import TOO_MANY, Node, Unreadable, most_values
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines
 from ...configs.words import words
@@ -84,7 +84,7 @@ def starts(
                 f"{_CONTINUATION[command.shell]} must be the very last character of each line but the last"
             )
             return Problem(message, lines.where(command.broken), "syntax")
-        if len(command.words) > MOST_VALUES:
+        if len(command.words) > most_values(config.text):
             return Problem(TOO_MANY, lines.where(command.start), "size")
         start = _start(config, command, at, makers, lines, beside)
         if isinstance(start, Problem):

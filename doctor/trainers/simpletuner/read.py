@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...configs.reading import MOST_RUNS, Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
+from ...configs.reading import Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
 from ...configs.written import Written
 from ...model import Config, Problem, Where
 from ...model.record import replace
@@ -63,8 +63,6 @@ def _beside(name: str, beside: Beside, is_list: bool) -> Config | None:
     if is_list and entries is None:
         shape = Problem("The file of datasets must be a list.", Where(made.path, 1, 1), "shape")
         return replace(made, problem=shape)
-    if is_list and entries and len(entries) > MOST_RUNS * 8:
-        return replace(made, problem=Problem("The file holds far more datasets than any run has.", Where(made.path)))
     return replace(made, values=values_of(root, made))
 
 

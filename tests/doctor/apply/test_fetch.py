@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.apply import ApplyError, apply, describe, diff, undo
+from zdoctor.doctor.apply import ApplyError, apply, describe, diff, history, undo
 from zdoctor.doctor.apply.steps import precheck
 from zdoctor.doctor.model import FetchFile
 
@@ -81,7 +82,9 @@ def step(
     return FetchFile("o/n", COMMIT, name, str(home / "models--o--n" / "blobs" / "damaged"), size, digest)
 
 
-def test_a_download_takes_room_although_a_copy_would_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_takes_room_although_a_copy_would_not(
+    home: Path, hub: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the file system shares blocks, the damaged file in its place says nothing about what will be fetched."""
     asked: list[int] = []
     monkeypatch.setattr("zdoctor.doctor.apply.steps.needs.can_reflink", lambda source, folder: True)
@@ -135,12 +138,42 @@ def test_what_is_not_right_is_not_put_in_place(
     assert snapshot(home) == before
 
 
-def test_offline_changes_nothing(home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_is_said_before_anything_is_done(
+    home: Path, tmp_path: Path, hub: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     before = snapshot(home)
-    with pytest.raises(ApplyError, match="could not be downloaded"):
+    with pytest.raises(ApplyError, match="HF_HUB_OFFLINE is set") as refused:
         apply(plan(step(home)), state=tmp_path / "state")
-    assert snapshot(home) == before
+    assert "--select" in refused.value.hint
+    assert snapshot(home) == before and history(tmp_path / "state") == ()
+
+
+@pytest.mark.parametrize("proxy", ["", "http://proxy.invalid:8080"])
+def test_a_host_out_of_reach_is_asked_for_once(
+    home: Path, tmp_path: Path, proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def unknown(host: Any, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
+    for name in ("NO_PROXY", "no_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    if proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+    before = snapshot(home)
+    where = "the proxy proxy.invalid" if proxy else "hub.invalid"
+    with pytest.raises(
+        ApplyError, match=f"{where} cannot be reached: Temporary failure in name resolution"
+    ) as refused:
+        apply(plan(step(home)), state=tmp_path / "state")
+    assert len(asked) == 1 and "online" in refused.value.hint
+    assert snapshot(home) == before and history(tmp_path / "state") == ()
 
 
 def test_it_is_described(home: Path) -> None:

@@ -246,7 +246,7 @@ BAD = [
     ("# only a comment\n", "c.yaml", "shape", "empty"),
     ("", "c.json", "syntax", "Expecting value"),
     (b"\x89PNG\r\n\x1a\n\0\0", "c.yaml", "encoding", "binary"),
-    (b"x" * 50_000_000, "c.yaml", "size", "more than 500 kB"),
+    (b"x" * 50_000_000, "c.yaml", "size", "more than 2 MB"),
     ("- a\n- b\n", "c.yaml", "foreign", "a list"),
     ("just words\n", "c.yaml", "foreign", "one piece of text"),
     ("a: &x [*x]\n", "c.yaml", "syntax", "contains itself"),

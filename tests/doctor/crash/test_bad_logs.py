@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -120,3 +121,55 @@ def test_a_survived_traceback_is_told_of(tmp_path: Path, capsys: pytest.CaptureF
 )
 def test_the_line_that_moves_a_part_names_it(code: str, site: str) -> None:
     assert explain(ai_toolkit(META, code), SIGNATURES).site == site
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_of_a_long_log_each_traceback_is_kept_whole(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("HEAD", 1 << 12), ("TAIL", 1 << 14), ("AROUND", 1 << 12), ("BEFORE", 1 << 8)):
+        monkeypatch.setattr(reading, name, size)
+    for before in range(0, 4000, 97):
+        log = "waiting\n" * before + LOG + "\n" + "waiting\n" * (6000 - before)
+        mark = b"\xff\xfe" if encoding != "utf-8" else b""
+        data = mark + log.encode(encoding)
+        pieces = reading.excerpt(data[at : at + 4096] for at in range(0, len(data), 4096))
+        assert len(pieces) > 1 and sum(len(piece.data) for piece in pieces) < len(data) * 3 / 4
+        seen = explain(reading.decode(pieces), SIGNATURES)
+        assert seen.rules == ("MDL001",) and seen.failure is not None
+        assert (seen.failure.at, seen.others) == (before + LOG.rstrip("\n").count("\n") + 1, 0)
+
+
+def test_a_log_that_grows_is_read_as_far_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(LOG)
+    with log.open("a") as writer:
+        writer.write("step 1\n" * 1000)
+        assert "MDL001" in explained(log, capsys)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes that have a path")
+def test_a_pipe_is_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = os.pipe()
+    with os.fdopen(ends[1], "w") as writer:
+        writer.write(LOG)
+    assert "MDL001" in explained(Path(f"/dev/fd/{ends[0]}"), capsys)
+    os.close(ends[0])
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b" \r\n\n", "is empty"),
+        (bytes(range(256)) * 40, "holds no text"),
+        (b"\0" * 5000, "holds no text"),
+    ],
+)
+def test_what_is_no_log_is_said_so(
+    data: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_bytes(data)
+    assert main(["explain", str(log)]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert main(["explain", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""The next line names the one thing that helps most."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.model import Finding, Report, Where
+from zdoctor.reports import words
+
+ROOT = Path(__file__).parents[2]
+
+
+def error(rule: str, line: int | None) -> Finding:
+    return Finding("m", None if line is None else Where("c.yaml", line), rule=rule, name="n", severity="error")
+
+
+@pytest.mark.parametrize(
+    ("rules", "named", "about"),
+    [
+        (["MEM003", "PTH004", "PTH004", "PTH004"], "PTH004", "is about 3 of the 4 errors"),
+        (["MDL003", "MEM001", "CFG004"], "CFG004", "is about 1 of the 3 errors"),
+        (["TRN009", "MEM003"], "TRN009", "is about 1 of the 2 errors"),
+        (["MEM003"], "MEM003", ""),
+    ],
+)
+def test_what_lies_nearest_to_the_cause_is_explained_first(rules: list[str], named: str, about: str) -> None:
+    report = Report("c.yaml", "ai-toolkit", tuple(error(rule, line) for line, rule in enumerate(rules, 1)))
+    assert words.next_step(report) == (f"zdoctor explain {named}", about)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "start", "errors", "expected"),
+    [
+        ("ai-toolkit", "python run.py {config}", [], 'zdoctor run -- python run.py "a b.yaml"'),
+        ("SimpleTuner", "", [], "zdoctor run -- COMMAND"),
+        ("ai-toolkit", "python run.py {config}", ["PTH004"], "zdoctor explain PTH004"),
+    ],
+)
+def test_after_a_repair_the_users_own_trainer_is_next(
+    trainer: str, start: str, errors: list[str], expected: str
+) -> None:
+    report = Report("a b.yaml", trainer, tuple(error(rule, 1) for rule in errors))
+    assert words.after_repair(report, start)[0] == expected
+
+
+def test_fix_leads_back_to_the_trainer_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZDOCTOR_STATE", str(tmp_path / "state"))
+    shutil.copy(ROOT / "tests/configs/windows_escapes.yaml", "c.yaml")
+    assert main(["fix", "c.yaml", "--select", "PTH002", "--apply"]) == 0
+    said = capsys.readouterr().out
+    assert "next: zdoctor run -- python run.py c.yaml" in said and "next: zdoctor train" not in said

@@ -1,0 +1,19 @@
+"""The list of configs found outside: long enough, each named once, and halved by a hash that nobody chose."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+LINES = (Path(__file__).parent.parent / "benchmarks" / "corpus.tsv").read_text(encoding="utf-8").splitlines()[1:]
+
+
+def test_the_list_of_configs() -> None:
+    rows = [line.split("\t") for line in LINES]
+    assert len(rows) >= 400 and len({(repository, path, block) for _, _, repository, _, path, block in rows}) == len(
+        rows
+    )
+    for half, _, repository, commit, path, block in rows:
+        name = f"{repository}/{path}" + (f"/{block[4:]}" if block.startswith("job ") else "")
+        assert half == "AB"[hashlib.sha256(name.encode()).digest()[0] % 2], name
+        assert len(commit) == 40
