@@ -12,12 +12,17 @@ from ..doctor.rules import repair
 from .edits import text_at
 
 
-@repair("CFG001")
+@repair("CFG001", "SIM006")
 def make_it_parse(finding: Finding, config: Config, system: System) -> Iterator[Fix]:
-    """An encoding, a byte-order mark, an unclosed quote, a trailing comma, tabs, a variable that is not set."""
+    """An encoding, a byte-order mark, an unclosed quote, trailing commas, tabs, a variable that is not set."""
+    if "kind" not in finding.evidence or finding.where is None:
+        return
+    config = config.file(finding.where.path)
     message = str(finding.evidence["message"])
     kind = finding.evidence["kind"]
-    if kind == "encoding" and config.encoding.startswith("utf-16"):
+    if config.byte_order_mark and "BOM" in message:
+        yield Fix("remove the byte-order mark", (ReplaceText(config.path, 0, 1, "\ufeff", ""),))
+    elif kind == "encoding" and config.encoding.startswith("utf-16"):
         text = config.text.removeprefix("\ufeff")
         yield Fix("save the file as UTF-8", (WriteText(config.path, text),))
     elif kind == "encoding" and "not UTF-8" in message:
@@ -39,15 +44,14 @@ def make_it_parse(finding: Finding, config: Config, system: System) -> Iterator[
 
 
 def _json(finding: Finding, config: Config) -> Iterator[Fix]:
-    if config.byte_order_mark and "BOM" in str(finding.evidence["message"]):
-        yield Fix("remove the byte-order mark", (ReplaceText(config.path, 0, 1, "\ufeff", ""),))
+    if not re.search("property name|trailing comma", str(finding.evidence["message"])):
         return
-    if re.search("property name|trailing comma", str(finding.evidence["message"])):
-        start, end = _line(config.text, finding)
-        commas = [match for match in re.finditer(r",(?=\s*[}\]])", config.text) if not _in_string(config.text, match)]
-        place = next((match.start() for match in commas if start - 401 <= match.start() <= end), None)
-        if place is not None:
-            yield Fix("remove the comma after the last entry", (ReplaceText(config.path, place, place + 1, ",", ""),))
+    start, end = _line(config.text, finding)
+    commas = [match for match in re.finditer(r",(?=\s*[}\]])", config.text) if not _in_string(config.text, match)]
+    if any(start - 401 <= match.start() <= end for match in commas):
+        steps = tuple(ReplaceText(config.path, match.start(), match.end(), ",", "") for match in commas)
+        several = f"each of the {len(steps)} commas" if len(steps) > 1 else "the comma"
+        yield Fix(f"remove {several} after a last entry", steps)
 
 
 def _in_string(text: str, match: re.Match[str]) -> bool:

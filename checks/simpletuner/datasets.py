@@ -58,6 +58,7 @@ def refused_datasets(config: Config, run: Run) -> Iterator[Finding]:
             backend.problem.where,
             "The file of datasets cannot be read: {problem}",
             otherwise="The trainer stops {when}.",
+            evidence={"kind": backend.problem.kind, "message": backend.problem.message},
             problem=backend.problem.message,
             when=LATE,
         )

@@ -16,6 +16,7 @@ _KINDS: Mapping[type, str] = {
     list: "a list",
     dict: "a table",
 }
+_MARKED_KEY = re.compile(r"\ufeff([\w-]+)(?=[ \t]*[.=])", re.A)
 _NEW_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[ex]")
 
 
@@ -32,6 +33,15 @@ def within_limits(root: Node, text: str) -> Node:
             raise Unreadable(_READER + f"knows no \\{text[found.end() - 1]} in a text", found.end() - 2)
         stack += [(child, isinstance(node.children, list)) for _, child in node.items()]
     return root
+
+
+def with_mark(text: str) -> Unreadable:
+    """What becomes of a text that begins with a byte-order mark."""
+    first = _MARKED_KEY.match(text)
+    if first is None:
+        return Unreadable("the file starts with a byte-order mark (BOM), which is no TOML", 0)
+    told = f"takes the byte-order mark (BOM) at its beginning for a part of the first key, so {first[1]} is lost"
+    return Unreadable(_READER + told, 0, "misread")
 
 
 def _one_kind(entries: list[Node]) -> None:

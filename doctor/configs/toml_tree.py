@@ -14,7 +14,7 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 from ..model.record import replace
 from .node import DEEPEST, TOO_DEEP, Node, Unreadable, holding
 from .text import Expanded
-from .toml_limits import within_limits
+from .toml_limits import with_mark, within_limits
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -29,7 +29,7 @@ def parse_toml(source: Expanded) -> Node:
     """The tree of a TOML text; dates are text in it. Raises Unreadable."""
     text = _POINT.sub(r"\1+\2\3", source.text)
     if text.startswith("\ufeff"):
-        raise Unreadable("the file starts with a byte-order mark (BOM), which is no TOML", 0)
+        raise with_mark(text)
     try:
         value = tomlkit.parse(text).unwrap()
     except ParseError as error:

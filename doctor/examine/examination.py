@@ -97,7 +97,7 @@ def examine_config(
             asked = about_runs if whole else [rule for rule in about_runs if OF_THE_CONFIG.issuperset(rule.needs)]
             return merge([text_of(now), on_runs(now, asked)[0]])
 
-        originals = {file.path: file.text for file in (*reading.config.beside, written)}
+        originals = {file.path: file.text for file in (*reading.config.beside, *first.config.beside, written)}
         report = proven(Bench(report, originals, prescribe(text_of(first)).steps, again))
     can_train: tuple[bool, tuple[str, ...]] = (False, ())
     if not as_runner and not seen.repaired:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ...configs.node import Node
-from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of, wrong
+from ...configs.reading import MOST_RUNS, Beside, Reading, failed, text_of, tree_of, values_of, wrong
 from ...model import Config, Problem, Run
 from ...model.record import replace
 from .gui import from_gui, is_gui
@@ -22,7 +22,7 @@ def reading_of(
     if config.format == "shell":
         found = starts(config, environment, beside, script)
         if isinstance(found, Problem):
-            return failed(config, found)
+            return _failed(config, found, beside)
         if not found:
             return Reading(config, reason=f"no start of a training by {config.trainer} is seen in it")
         if len(found) > MOST_RUNS:
@@ -42,12 +42,19 @@ def reading_of(
     for index, start in enumerate(found):
         made = run_of(config, start, index, beside, own)
         if isinstance(made, Problem):
-            return failed(config, made)
+            return _failed(config, made, beside)
         run, described = made
         runs.append(run)
         others |= {file.path: file for file in (*start.files, described) if file is not None}
     settings = config.values or {f"/{name}": value for name, value in runs[0].settings.items()}
     return Reading(replace(config, values=settings, beside=tuple(others.values())), tuple(runs))
+
+
+def _failed(config: Config, problem: Problem, beside: Beside) -> Reading:
+    """The reading that a problem ends, with the file that it lies in."""
+    other = beside(problem.where.path) if problem.where.path != config.path else None
+    files = () if other is None else (text_of(other.path, other.data),)
+    return failed(replace(config, beside=files), problem)
 
 
 def _start(root: Node, config: Config) -> Start:
