@@ -1,6 +1,7 @@
 """What `zdoctor explain` says of the failures in crashes.txt, and what it costs on logs of 100 MB.
 
 python benchmarks/explain.py [work|held] [unknown]    each text of that half (or of both): its truth, and the answer
+python benchmarks/explain.py disguised                each text that has an answer in every disguise of the tests
 python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
                                                       runs; FOLDER gets logs of 100 MB, which are removed again
 
@@ -17,14 +18,17 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from zdoctor.doctor.crash import explain
 from zdoctor.doctor.model.crashes import Signature
 from zdoctor.doctor.rules import all_rules
+from zdoctor.tests.doctor.crash.disguises import DISGUISES
 
 TEXTS = Path(__file__).with_name("crashes.txt")
+SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
 SIZE = 100 << 20
 END = b"""
 Traceback (most recent call last):
@@ -47,12 +51,11 @@ def half(address: str) -> str:
 
 def answers(halves: tuple[str, ...], *, unknown_only: bool) -> None:
     """Print what is said of each text."""
-    signatures = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
     count = unknown = 0
     for address, truth, text in texts():
         if half(address) not in halves:
             continue
-        told = explain(text, signatures)
+        told = explain(text, SIGNATURES)
         count += 1
         open = told.known is None and not told.rules
         unknown += open
@@ -61,6 +64,21 @@ def answers(halves: tuple[str, ...], *, unknown_only: bool) -> None:
             answer = told.known.cause if told.known else ", ".join(told.rules) or "not known"
             print(f"{address}\n  truth:  {truth}\n  found:  {failure}\n  answer: {answer}")
     print(f"{count} texts, {unknown} not known")
+
+
+def disguised() -> None:
+    """Print what is told otherwise of a text in disguise."""
+    tried: Counter[str] = Counter()
+    other: Counter[str] = Counter()
+    for address, _, text in texts():
+        plain = explain(text, SIGNATURES)
+        for disguise in DISGUISES if plain.known is not None or plain.rules else ():
+            told = explain(disguise(text), SIGNATURES)
+            tried[disguise.__name__] += 1
+            if (told.known, told.rules) != (plain.known, plain.rules):
+                other[disguise.__name__] += 1
+                print(f"{disguise.__name__:<12} {address}")
+    print(f"{tried.total()} tried, {other.total()} told otherwise: {dict(other.most_common())}")
 
 
 def lines() -> Iterator[bytes]:
@@ -136,7 +154,9 @@ def costs(folder: Path) -> None:
 if __name__ == "__main__":
     words = sys.argv[1:]
     chosen = tuple(word for word in words if word in ("work", "held"))
-    if words and not chosen and words != ["unknown"]:
+    if words == ["disguised"]:
+        disguised()
+    elif words and not chosen and words != ["unknown"]:
         costs(Path(words[0]))
     else:
         answers(chosen or ("work", "held"), unknown_only="unknown" in words)
