@@ -56,18 +56,20 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     loader = loader_of(run)
     if loader is not None and loader.single_file is None and model.layout == "single-file":
         raise Unestablished(f"{run.trainer} opens no single file for {family_of(run.recipe.architecture).title}")
-    said = False
+    said = compared = False
     unjudged: list[str] = []
     for part in model.components.values():
         if (reason := _unjudged(part)) is not None:
             unjudged.append(reason)
-        elif missing := [name for name in part.needed or () if name not in part.tensors and name not in _UNREAD]:
+            continue
+        compared = True
+        if missing := [name for name in part.needed or () if name not in part.tensors and name not in _UNREAD]:
             said = True
             yield _lacking(run, model, part, missing)
     unjudged = [*filter(None, unjudged), *_absent(run, model)]
     recorded = family_of(run.recipe.architecture).transformer is not None
-    if not recorded and not said:
-        raise Unestablished(no_record(run.recipe.architecture))
+    if not recorded and not said and (unjudged or not compared):
+        raise Unestablished("; ".join([no_record(run.recipe.architecture), *unjudged]))
     if model.layout == "absent":
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:

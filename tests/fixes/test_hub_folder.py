@@ -153,7 +153,10 @@ def test_left_over_download_is_gone_on_with(
     assert said(look(folder)) == [] and load(folder) == MODEL and not partial.exists()
 
 
-def test_a_running_download_to_the_folder_is_left_alone(healthy: Folder, tmp_path: Path) -> None:
+def test_a_running_download_to_the_folder_is_left_alone(
+    healthy: Folder, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
     folder = healthy.copy(tmp_path / "here")
     spoil(folder, next(s for s in SICK if s.name == "truncated"))
     lock = folder.model / ".cache" / "huggingface" / "download" / f"{SHARD}.lock"
