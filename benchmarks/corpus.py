@@ -1,6 +1,6 @@
 """Configs found outside, checked as their owners would: which errors are said of them, and which of these are false.
 
-    python benchmarks/corpus.py CLONES                    both halves: counts per rule, false ones by name
+    python benchmarks/corpus.py CLONES                    all of them: counts per rule, false ones by name
     python benchmarks/corpus.py CLONES --half A -v        every error-level finding of one half
     python benchmarks/corpus.py CLONES --fetch            first fetches the named commits into CLONES from GitHub
     python benchmarks/corpus.py CLONES --accepted F.json  with what the trainers' own parsers said (corpus_oracle.py)
@@ -8,7 +8,8 @@
 
 corpus.tsv lists them: repository, commit, path, and the code block of a document or the job that ai-toolkit's own
 interface makes (which needs node and npx). Nothing of them is kept here. CLONES/OWNER/NAME is a git directory or a
-checkout. The half is a hash of repository and path, drawn before any was checked: rules were mended by half A.
+checkout. The half is a hash of repository and path, drawn before any was checked: rules were mended by half A. C is a
+fresh draw of other repositories, made when A and B were mended: nothing was mended by it before its first figure.
 
 The machine is one of which nothing is known: what depends on its files, cards and packages is not judged.
 corpus_verdicts.tsv says of every kind of error that was found whether the trainer's source makes it one.
@@ -258,7 +259,7 @@ class Tally:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path)
-    parser.add_argument("--half", choices=("A", "B"), default="")
+    parser.add_argument("--half", choices=("A", "B", "C"), default="")
     parser.add_argument("--fetch", action="store_true")
     parser.add_argument("--accepted", type=Path)
     parser.add_argument("--write", action="store_true")
