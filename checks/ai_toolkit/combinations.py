@@ -16,7 +16,8 @@ def missing(run: Run) -> Iterator[Finding]:
         yield bad(run, "training_folder", "{key} is missing: the run has nowhere to write.", START)
     if recipe.base_model is None:
         yield bad(run, "model/name_or_path", "{key} is missing: there is no model to train.", START)
-    if not recipe.datasets and not isinstance(run.setting("datasets"), dict):
+    samples_only = run.setting("train/steps") == 0
+    if not recipe.datasets and not isinstance(run.setting("datasets"), dict) and not samples_only:
         when = START if recipe.cache_text_embeddings or run.setting("train/cache_text_embeddings") else STEP
         yield bad(run, "datasets", "The config names no dataset: there is nothing to train on.", when)
     for dataset in recipe.datasets:

@@ -48,7 +48,8 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     Why: ai-toolkit looks at most values only when it needs them: an unknown optimizer after the model was loaded
     and quantized, an unknown timestep_type at the first step, after minutes to hours. Some it replaces silently:
     an unknown loss_type is mse, an unknown arch is Stable Diffusion 1. SimpleTuner, sd-scripts and musubi-tuner let
-    argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it.
+    argparse refuse what is none of an option's choices, at the start; a TOML config file goes past it, and such a
+    word may then do nothing.
     `zdoctor train` says by itself which words it does not know, and takes some that ai-toolkit stops on.
     Repair: A misspelt value with one near spelling is corrected, a quoted number loses its quotes. The trainer would
     have refused the old value, so no training changes.
@@ -89,6 +90,7 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             name,
             "{key} is {value!r}, which {trainer} does not know." + ("" if certain else " It knows {known}."),
             START if parsed else _LATER,
+            severity=None if parsed else "warning",
             new=certain,
             likely=likely,
             known=", ".join(known.choices),

@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from zdoctor.tests.checks.config_cases import changed, examined
+from zdoctor.tests.checks.config_cases import KAGGLE, changed, examined
 
 VALUES = [
     ("optimizer", '"adamw8bits"', "train/optimizer", "adamw8bit"),
@@ -232,3 +232,13 @@ def test_any_text_is_true(written: str, said: str) -> None:
     assert isinstance(loaded, bool) is (written in ("yes", "false"))
     found = examined(changed("quantize", written), "CFG004")
     assert [(finding.severity, said in finding.text()) for finding in found] == ([("warning", True)] if said else [])
+
+
+@pytest.mark.parametrize(("steps", "said"), [(2000, True), (0, False)])
+def test_who_only_samples_needs_no_dataset(steps: int, said: bool) -> None:
+    """With steps: 0 the trainer makes no loader, and its loop is empty."""
+    tree = yaml.safe_load(KAGGLE)
+    process = tree["config"]["process"][0]
+    process["datasets"], process["train"]["steps"] = [], steps
+    texts = [finding.text() for finding in examined(yaml.safe_dump(tree), "CFG004")]
+    assert any("names no dataset" in text for text in texts) is said
