@@ -92,7 +92,7 @@ def _is_spelt(text: str, kind: Callable[[str], float]) -> bool:
 
 def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
     """What is wrong with an option's type, what comes of it, and the value that is meant."""
-    if isinstance(value, str) and known.kind in ("int", "float") and not known.choices:
+    if isinstance(value, str) and value and known.kind in ("int", "float") and not known.choices:
         if known.kind == "float" and value.endswith("%") and number_of(value) is None:
             return None
         return _QUOTED, "The trainer goes on with the text, until it counts with it.", _meant(known.kind, value)

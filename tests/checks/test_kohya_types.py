@@ -53,3 +53,14 @@ def test_types_in_a_dataset_file(tmp_path: Path, around: str, line: str, cure: s
         assert finding.text() and finding.consequence()
         steps = [step for fix in finding.fixes for step in fix.steps if isinstance(step, SetValue)]
         assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps
+
+
+@pytest.mark.parametrize(("steps", "said"), [('"1600"', True), ('""', False), ("1600", False)])
+def test_an_empty_text_is_mostly_nothing(tmp_path: Path, steps: str, said: bool) -> None:
+    """A generator of such files writes max_train_steps = "" beside max_train_epochs, which then goes before."""
+    text = (
+        'pretrained_model_name_or_path = "a.safetensors"\nnetwork_module = "networks.lora"\n'
+        f'output_dir = "out"\nmax_train_epochs = 8\nmax_train_steps = {steps}\n'
+    )
+    report = examine_config(str(tmp_path / "c.toml"), LiveWorld(), RULES, text.encode()).report
+    assert not report.crashed and bool(report.findings) is said
