@@ -118,11 +118,11 @@ def history(state: Path) -> tuple[Entry, ...]:
 
 
 def _entry(id: str, passes: list[Journal]) -> Entry:
-    first, states = passes[0].records[0], [journal.state for journal in passes]
+    first = passes[0].records[0]
+    states: list[State] = [journal.state for journal in passes]
     if passes[0].newer:
-        return Entry(
-            id, str(first.get("when", "")), str(first.get("config", "")), (_left_alone(passes[0]),), states[0]
-        )
+        when, config = str(first.get("when", "")), str(first.get("config", ""))
+        return Entry(id, when, config, (_left_alone(passes[0]),), passes[0].state)
     what = tuple(line for journal in passes for line in journal.records[0]["what"])
     order: tuple[State, ...] = ("unfinished", "applied", "undone", "cut short", "rolled back")
     return Entry(id, first["when"], first["config"], what, next(state for state in order if state in states))

@@ -117,7 +117,7 @@ class Ward:
     def verdict(self, one: Fault, other: Fault) -> Verdict:
         """What becomes of both. Raises Impossible where they cannot be there together."""
         story = self.story((one, other))
-        fates = tuple(self.fate(fault, story.reports[0]) for fault in (one, other))
+        fates = (self.fate(one, story.reports[0]), self.fate(other, story.reports[0]))
         objections = list(story.objections)
         for fault, fate in zip((one, other), fates, strict=True):
             later = [self.fate(fault, report) for report in story.reports]
@@ -125,7 +125,7 @@ class Ward:
                 objections.append(f"{fault.name} is not found after the repairs")
         objections += self._new(story, one, other)
         objections += [f"{outcome.rule} crashed: {outcome.reason}" for r in story.reports for outcome in r.crashed]
-        return Verdict((one, other), (fates[0], fates[1]), tuple(dict.fromkeys(objections)))
+        return Verdict((one, other), fates, tuple(dict.fromkeys(objections)))
 
     def fate(self, fault: Fault, report: Report) -> Fate:
         known = {_key(finding) for finding in self.healthy.reports[0].findings}
