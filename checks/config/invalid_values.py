@@ -93,6 +93,7 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             severity=None if parsed else "warning",
             new=certain,
             likely=likely,
+            unsure=not schema.source,
             known=", ".join(known.choices),
             trainer=schema.trainer,
         )

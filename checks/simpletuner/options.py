@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...doctor.model import Config, Finding, Run, Schema, Severity, found
+from ...doctor.model import Config, Finding, Run, Schema, found
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOVED_OPTIMIZERS
 from ...doctor.trainers.simpletuner.options import options_of
@@ -195,12 +195,10 @@ def _optimizer(run: Run) -> Iterator[Finding]:
     certain, near = meant(name, OPTIMIZERS)
     of_packages = (f"{package}-{str(name).lower()}" for package in ("torch", "bnb", "optimi", "ao"))
     likely = next((one for one in of_packages if one in OPTIMIZERS), near)
-    gone = name in REMOVED_OPTIMIZERS or certain is not None
     why = "{key} is {value!r}, which the trainer does not know." + ("" if likely else " It knows {known}.")
-    when = START if gone else "the trainer stops at the start, unless it is newer than bc8e6ab7"
+    unsure = name not in REMOVED_OPTIMIZERS
     known = ", ".join(sorted(OPTIMIZERS))
-    severity: Severity | None = None if gone else "warning"
-    yield bad(run, "optimizer", why, when, severity=severity, new=certain, likely=likely, known=known)
+    yield bad(run, "optimizer", why, START, new=certain, likely=likely, unsure=unsure, known=known)
 
 
 def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:

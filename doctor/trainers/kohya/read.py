@@ -11,7 +11,7 @@ from ...model import Config, Problem, Run
 from ...model.record import replace
 from .gui import from_gui, is_gui
 from .run import LAUNCH, Own, run_of
-from .starts import Start, datasets_of, flat, is_datasets, starts
+from .starts import Start, datasets_of, flat, is_datasets, offers_a_choice, starts
 
 
 def reading_of(
@@ -35,6 +35,10 @@ def reading_of(
             return failed(config, root)
         if not isinstance(root.children, dict):
             return wrong(config, "The file is no table of settings.")
+        if offers_a_choice(root):
+            return Reading(
+                config, reason="its sections give the same options: a program of its own chooses one of them"
+            )
         config = replace(config, values=values_of(root, config))
         found = (_start(root, config),)
     runs: list[Run] = []

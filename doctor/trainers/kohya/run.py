@@ -131,8 +131,8 @@ def _with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Conf
     if named is None or not isinstance(named.value, str) or not named.value or named.unknown:
         return settings, None
     tree = tree_beside(named.value, named, beside)
-    if isinstance(tree, Problem):  # one that is not there is told by a rule
-        return tree if tree.where.path != named.where.path else (settings, None)
+    if tree is None or isinstance(tree, Problem):
+        return tree or (settings, None)
     return settings | datasets_of(*tree), tree[1]
 
 
