@@ -46,18 +46,19 @@ class _Anew:
 
 
 class _Fields:
-    """What `dataclasses` asks a class for, made when it asks."""
+    """What `dataclasses` asks a class for, made when it first asks."""
 
     def __init__(self, defaults: dict[str, Any]) -> None:
         self._defaults = defaults
 
-    def __get__(self, record: Any, cls: type) -> Any:
+    def __get__(self, record: Any, cls: Any) -> Any:
         import dataclasses
 
         body: dict[str, Any] = {"__annotations__": cls.__annotations__, "__module__": cls.__module__}
         for name, value in self._defaults.items():
             body[name] = dataclasses.field(default_factory=value.make) if isinstance(value, _Anew) else value
         standard: Any = dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body))
+        cls.__dataclass_fields__ = standard.__dataclass_fields__
         return standard.__dataclass_fields__
 
 
