@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..doctor.errors import without_tokens
 from ..doctor.model import Config, Where
+from ..doctor.model.printable import without_tokens
 from .painting import Spans, cells
 
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s,#\[\]{}()=:]+)""")

@@ -13,7 +13,8 @@ from ...reports import crash, terminal, words
 from ...reports.painting import Line, paint
 from ..crash import decode
 from ..crash.failures import SAID
-from ..errors import INTERRUPTED, UserError, without_tokens
+from ..errors import INTERRUPTED, UserError
+from ..model.printable import without_tokens
 from ..model.shell import quoted
 from ..state import state_folder
 from ..trainers import trainer_of
