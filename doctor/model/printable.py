@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+_TOKEN = re.compile(r"\b(hf_|gh[opsu]_|sk-)[\w-]{10,}", re.A)
 # What no terminal, page, log or parser should get from a name or value: control characters but tab and newline,
 # overrides of the writing direction, halves of characters, and what is no character.
 UNPRINTABLE = re.compile(
@@ -15,9 +16,6 @@ UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     """`text` with a replacement character for each that is unprintable."""
     return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-_TOKEN = re.compile(r"\b(hf_|gh[opsu]_|sk-)[\w-]{10,}", re.A)
 
 
 def redacted(text: str, home: str) -> str:
