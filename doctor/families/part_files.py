@@ -85,7 +85,7 @@ def written_path(run: Run, part: PartFile) -> str | None:
 
 
 def other_files(run: Run) -> tuple[tuple[str, str], ...]:
-    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a saved state, lists of pictures.
+    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a state, lists of pictures.
 
     The option of what a dataset names is its key in the dataset file.
     """

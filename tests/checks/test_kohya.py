@@ -204,7 +204,7 @@ ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
     ("no datasets", {"dataset_config": "nowhere.toml"}, DATA, ("KOH012", "/dataset_config")),
     ("no list of pictures", {}, LISTED, ("KOH012", "/datasets/0/image_jsonl_file")),
-    ("no control pictures", {}, DATA + 'control_directory = "nowhere"\n', ("KOH012", "/datasets/0/control_directory")),
+    ("no control pictures", {}, f'{DATA}control_directory = "no"\n', ("KOH012", "/datasets/0/control_directory")),
     ("no optimizer", {"optimizer_type": None}, DATA, ("KOH013", "")),
     ("no adapter", {"base_weights": ["/nowhere.safetensors"]}, DATA, ("KOH012", "/base_weights")),
 ]

@@ -55,6 +55,23 @@ def test_types_in_a_dataset_file(tmp_path: Path, around: str, line: str, cure: s
         assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps
 
 
+# argparse: expected one argument
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--save_every_n_epochs", True),
+        ("--save_every_n_epoch", True),
+        ("--save_every_n_epochs 2", False),
+        ("--optimizer_args", False),
+        ("--sdpa", False),
+    ],
+)
+def test_an_option_without_its_value(tmp_path: Path, option: str, said: bool) -> None:
+    start = f"accelerate launch flux_train_network.py {option} --output_dir x\n".encode()
+    report = examine_config(str(tmp_path / "train.sh"), LiveWorld(), RULES, start).report
+    assert [f.rule for f in report.errors] == ["KOH015"] * said
+
+
 # each was given to the trainers' own ConfigSanitizer: (the file, what it begins to say, None where it is taken)
 SHAPES: list[tuple[str, str | None]] = [
     (SD_SCRIPTS, None),

@@ -263,9 +263,7 @@ def datasets_of(root: Node, config: Config) -> dict[str, Value]:
 def is_datasets(root: Node) -> bool:
     """Whether a file holds datasets and no options."""
     return (
-        isinstance(root.children, dict)
-        and "datasets" in root.children
-        and root.children.keys() <= DATASET_SECTIONS
+        isinstance(root.children, dict) and "datasets" in root.children and root.children.keys() <= DATASET_SECTIONS
     )
 
 
