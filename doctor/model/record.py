@@ -46,18 +46,19 @@ class _Anew:
 
 
 class _Fields:
-    """What `dataclasses` asks a class for, made when it asks."""
+    """What `dataclasses` asks a class for, made when it first asks."""
 
     def __init__(self, defaults: dict[str, Any]) -> None:
         self._defaults = defaults
 
-    def __get__(self, record: Any, cls: type) -> Any:
+    def __get__(self, record: Any, cls: Any) -> Any:
         import dataclasses
 
         body: dict[str, Any] = {"__annotations__": cls.__annotations__, "__module__": cls.__module__}
         for name, value in self._defaults.items():
             body[name] = dataclasses.field(default_factory=value.make) if isinstance(value, _Anew) else value
         standard: Any = dataclasses.dataclass(eq=False, repr=False)(type(cls.__name__, (), body))
+        cls.__dataclass_fields__ = standard.__dataclass_fields__
         return standard.__dataclass_fields__
 
 
@@ -66,7 +67,10 @@ def _init(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Non
     anew = {name: value.make for name, value in defaults.items() if isinstance(value, _Anew)}
 
     def __init__(self: Any, /, *args: Any, **given: Any) -> None:
-        values = {**defaults, **dict(zip(names, args)), **given}  # noqa: B905  # too many are refused below
+        values = self.__dict__
+        values.update(defaults)
+        values.update(zip(names, args))  # noqa: B905  # too many are refused below
+        values.update(given)
         if (
             values.keys() != known
             or len(args) > len(names)
@@ -76,7 +80,6 @@ def _init(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Non
         for name, make in anew.items():
             if values[name] is defaults[name]:
                 values[name] = make()
-        self.__dict__.update(values)
 
     return __init__
 

@@ -140,11 +140,12 @@ class Ward:
 
     def _new(self, story: Story, one: Fault, other: Fault) -> Iterator[str]:
         """Findings after the repairs that neither fault explains."""
-        told = [story.reports[0], *self.healthy.reports, *self.story_of(one).reports, *self.story_of(other).reports]
-        known = {_place(finding) for report in told for finding in report.findings}
-        for finding in story.reports[-1].findings:
-            if _place(finding) not in known:
-                yield f"after the repairs: {finding.rule} {finding.text()}"
+        new = _unexplained(story.reports[-1].findings, [story.reports[0], *self.healthy.reports])
+        for fault in (one, other):
+            if new:  # a story costs much, and most have nothing to explain
+                new = _unexplained(new, self.story_of(fault).reports)
+        for finding in new:
+            yield f"after the repairs: {finding.rule} {finding.text()}"
 
     def pairs(self, only: Callable[[int], bool] = lambda number: True) -> Iterator[Verdict | tuple[Fault, Fault]]:
         """The verdict of every two faults, or the two where they cannot be there together."""
@@ -171,6 +172,12 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 def _place(finding: Finding) -> tuple[str, str | None]:
     return finding.rule, finding.where.pointer if finding.where is not None else None
+
+
+def _unexplained(findings: Sequence[Finding], told: Sequence[Report]) -> list[Finding]:
+    """The findings that none of the reports has at the same place."""
+    known = {_place(finding) for report in told for finding in report.findings}
+    return [finding for finding in findings if _place(finding) not in known]
 
 
 def _said(finding: Finding) -> str:

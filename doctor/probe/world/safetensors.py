@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from ...model import Tensor, Unknown, WeightFile
@@ -53,6 +54,7 @@ def read_weight_file(world: World, path: str, name: str = "") -> WeightFile:
     return read_header(world, path, name, stat)
 
 
+@lru_cache(maxsize=4096)  # a config is examined several times: as it stands, and with each repair
 def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
     """As `read_weight_file`, for a file whose stat is known."""
     seen = WeightFile(name, path, stat.size)
