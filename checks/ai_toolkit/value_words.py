@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
 from ...doctor.trainers.ai_toolkit.recipe import NETWORK_TYPES
-from ...doctor.trainers.ai_toolkit.run import TRAINERS
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from .combinations import exclusive, missing
@@ -50,8 +49,7 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
-    if run.process_type in TRAINERS:  # what trains an adapter or an embedding computes with the same numbers
-        yield from kinds(run, schema)
+    yield from kinds(run, schema)  # what trains a slider or an embedding computes with the same numbers
     if run.kind != "other":
         yield from missing(run)
         yield from exclusive(run)
