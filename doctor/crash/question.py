@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import without_tokens
 from ..model.crashes import Failure
+from ..model.printable import without_tokens
 from .lines import Lines
 
 MOST_LINES = 40

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ...errors import redacted
+from ...model.printable import redacted
 from ...model.recipe import by_name
 from ...model.run import Run
 from ..runtime.atomic_files import write_atomic
