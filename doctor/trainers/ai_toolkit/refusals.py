@@ -11,7 +11,7 @@ from ...configs.refused import Reason, is_unknown, known, unread_settings
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run, Schema, Unknown
-from ...model.recipe import Dataset
+from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys

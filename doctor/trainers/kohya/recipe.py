@@ -11,7 +11,8 @@ from ...families import family_of
 from ...families.part_files import part_files, with_parts
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
-from ...model.recipe import Logging, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Logging
 from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import refused_sets, with_sets

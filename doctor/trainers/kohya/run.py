@@ -10,7 +10,8 @@ from ...configs.reading import Beside
 from ...configs.written import Setting, Written, fields_of
 from ...model import Config, Dataset, Problem, Run, Value, Where
 from ...model.cards import CHOSEN
-from ...model.recipe import Recipe, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Recipe
 from .names import RENAMED
 from .samples import samples_of
 from .starts import PARSED, Start, datasets_of, tree_beside
