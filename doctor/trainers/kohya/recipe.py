@@ -19,7 +19,7 @@ from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
-from .run import of_dataset
+from .read import of_dataset
 from .starts import PARSED
 from .timesteps import noise_of, refused_noise
 
