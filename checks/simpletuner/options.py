@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from ...doctor.rules import prevents, rule
 from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOVED_OPTIMIZERS
 from ...doctor.trainers.simpletuner.options import options_of
 from ..keys.misspelled import meant, words
-from ..keys.values import START, bad, whole
+from ..keys.values import START, bad, is_spelt, whole
 
 TRAINER = ("SimpleTuner",)
 _WHOLE = words("""
@@ -176,7 +176,7 @@ def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
         spelt = (
             str(value).lower() in _SWITCHES
             if asked == "bool"
-            else _is_spelt(value, float if asked == "float" else int)
+            else not isinstance(value, bool) and is_spelt(str(value), float if asked == "float" else int)
         )
         if spelt or name == "validation_prompt_library":  # or the path of one
             continue
@@ -201,14 +201,6 @@ def _optimizer(run: Run) -> Iterator[Finding]:
     known = ", ".join(sorted(OPTIMIZERS))
     severity: Severity | None = None if gone else "warning"
     yield bad(run, "optimizer", why, when, severity=severity, new=certain, likely=likely, known=known)
-
-
-def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:
-    try:
-        kind(str(value))
-    except ValueError:
-        return False
-    return not isinstance(value, bool)
 
 
 def _quantization(run: Run) -> Iterator[Finding]:
