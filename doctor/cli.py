@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, redacted
-from .model.printable import printable
+from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
+from .model.printable import printable, redacted
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped

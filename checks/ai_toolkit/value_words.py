@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
 from ...doctor.trainers.ai_toolkit.model_keys import BY_ONE_LOADER, OF_THEIR_OWN
+from ...doctor.trainers.ai_toolkit.read import TRAINERS
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from .combinations import exclusive, missing
@@ -46,8 +47,9 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
-    if run.kind != "other":
+    if run.process_type in TRAINERS:  # what trains an adapter or an embedding computes with the same numbers
         yield from kinds(run, schema)
+    if run.kind != "other":
         yield from missing(run)
         yield from exclusive(run)
 

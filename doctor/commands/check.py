@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ... import __version__
 from ...reports import FORMATS, render
+from ...reports.painting import PAGE
 from .. import state
 from ..examine.examination import Examination
 from ..model import Hub, Report
@@ -27,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ignore", metavar="IDS", type=comma_separated, default=[], help="all but these rules")
     parser.add_argument("--strict", action="store_true", help="exit code 3 where something was not judged")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
 
 
@@ -54,8 +56,8 @@ def _shown(options: argparse.Namespace) -> int:
         rules=seen.rules,
         version=__version__,
         config=seen.written,
-        width=console.width(),
-        color=options.output is None and console.color(),
+        screen=PAGE if options.output else console.screen(),
+        verbose=options.verbose,
     )
     console.emit(text, options.output, spare=config)
     if options.deep:

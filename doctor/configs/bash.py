@@ -6,18 +6,16 @@ A variable that is set in one branch, loop or function is known inside of it, an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..model.cards import ALL, VISIBLE
 from . import bash_spans as spans
 from .bash_words import Words
-from .command_line import Command, Word
-from .node import Unreadable
-from .script_variables import MOVED, Held, Variables, command_of, joined
+from .command_line import Word
+from .script_variables import MOVED, Held, Variables, joined
 from .words import words
 
 _BLANK = re.compile(r"[ \t]|\\(?:\r\n|\r|\n)|#[^\r\n]*")
-_SPACE = re.compile(r"(?:[ \t\r\n]|\\(?:\r\n|\r|\n)|(?<=\s)#[^\r\n]*)+")
 _STOP = re.compile(r"\r\n|[\r\n]|;;&|;;|;&|&&|\|\||\|&|[;|]|&(?!>)")
 _COPIED = re.compile(r"\d*[<>]&(?:\d+|-)")
 _REDIRECTED = re.compile(r"(?:\d+(?=[<>])|\{\w+\}(?=[<>]))?(?:<<<|<>|>>|>\||>&|<&|>|<)|&>>?")
@@ -33,48 +31,26 @@ _TARGET = re.compile(r"([A-Za-z_]\w*)\W?(?:=|$|\W)")  # of read A, of let A+=1
 _HARMLESS = re.compile(r"activate$|conda|profile|bashrc|\.cargo")
 _DECLARES = words("export declare local readonly typeset")
 _READS = words("read mapfile readarray getopts let printf")
-_MOVES = words("cd pushd popd")
 _SOURCES = words("source . eval")
 _OPENS = {"if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "{": "}"}
 _CLOSES = frozenset(("fi", "done", "esac", "}"))
 
 
-def bash_commands(text: str, environment: Mapping[str, str]) -> Iterator[tuple[Command | None, str]]:
-    """Every command, with what ended it; None for one that only sets variables. Raises Unreadable."""
-    try:
-        yield from _Reader(text, environment).commands()
-    except RecursionError:
-        raise Unreadable("the script is nested too deeply", 0) from None
-
-
-class _Reader(Words):
+class BashReader(Words):
     """One pass over a text."""
+
+    shell = "bash"
+    between = re.compile(r"(?:[ \t\r\n]|\\(?:\r\n|\r|\n)|(?<=\s)#[^\r\n]*)+")
+    moves = words("cd pushd popd")
 
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
         super().__init__(text, Variables(_SET.findall(text), environment))
-        self.documents: list[tuple[str, bool]] = []
-        self.own: dict[str, Held] = {}  # the variables set in front of a command
-        self.files: list[str] = []
+        self.documents: list[spans.Document] = []
         self.is_function = False
 
-    def commands(self) -> Iterator[tuple[Command | None, str]]:
-        while self.index < len(self.text):
-            self.own, self.files = {}, []
-            found, stop = self.command()
-            if found:
-                yield command_of(found, "bash", self.variables, self.own, self.files), stop
-                self.changed_by(found)
-            else:
-                for name, value in self.own.items():
-                    self.variables.set(name, value)
-                if self.own or stop.strip():
-                    yield None, stop
-            self.ended(stop, certain=not found)
-
     def changed_by(self, found: list[Word]) -> None:
-        """Note what a command itself does to variables, and that it leaves the folder."""
         variables, name, rest = self.variables, found[0].text, found[1:]
-        if name in _MOVES:
+        if name in self.moves:
             to = next((word for word in rest if not word.text.startswith("-")), None)
             variables.set(MOVED, to.text if to is not None and to.known and to.text.startswith("/") else None)
         elif name == "unset":
@@ -89,7 +65,6 @@ class _Reader(Words):
             variables.all_known = False
 
     def command(self) -> tuple[list[Word], str]:
-        """The words up to the end of a command, and what ended it."""
         found: list[Word] = []
         while self.index < len(self.text):
             if self.take(_BLANK):
@@ -107,11 +82,11 @@ class _Reader(Words):
                 return [], "\n"
             elif sign == "(":
                 found += self.bracket(first=not found)
-            elif self.redirected():
+            elif sign in "<>&{0123456789" and self.redirected():
                 continue
             elif not found and not self.own and (keyword := self.take(_KEYWORD)):
                 self.keyword(keyword[1])
-            elif not found and self.text.startswith("[[", self.index):
+            elif not found and self.starts("[["):
                 found.append(self.test())
             elif (not found or found[0].text in _DECLARES) and (assigned := self.take(_ASSIGNED)):
                 self.assigned(assigned, declared=bool(found))
@@ -120,15 +95,17 @@ class _Reader(Words):
         return found, ""
 
     def ended(self, stop: str, *, certain: bool) -> None:
-        """A command ended; `certain` where it cannot have failed."""
         variables = self.variables
+        for name, value in self.own.items() if certain else ():
+            variables.set(name, value)
+        self.own, self.files = {}, []
         if stop in ("&&", "||"):
             if not certain and not variables.inside("&&"):
                 variables.open("&&")
         elif stop not in ("|", "|&") and variables.inside("&&"):
             variables.close("&&")
         if stop in ("&&", "||", "|", "|&"):
-            self.take(_SPACE)
+            self.take(self.between)
         elif stop in ("\n", "\r\n", "\r"):
             self.index = spans.documents_end(self.text, self.index, self.documents)
             self.documents = []
@@ -138,11 +115,10 @@ class _Reader(Words):
 
     def redirected(self) -> bool:
         """Whether a redirection, which is passed over, stood here."""
-        here = None if self.text.startswith("<<<", self.index) else spans.here_document(self.text, self.index)
-        if here is not None:
+        if here := spans.here_document(self.text, self.index):
             self.index = here[0]
             self.documents.append(here[1])
-        elif self.text.startswith(("<(", ">("), self.index):
+        elif self.starts(("<(", ">(")):
             return False
         elif not self.take(_COPIED):
             if not self.take(_REDIRECTED):
@@ -155,7 +131,7 @@ class _Reader(Words):
     def bracket(self, *, first: bool) -> list[Word]:
         """A computation, which is passed over, or the beginning of a shell of its own."""
         start = self.index
-        end = spans.arithmetic_end(self.text, start) if self.text.startswith("((", start) else None
+        end = spans.arithmetic_end(self.text, start)
         self.index = end or start + 1
         if end is not None:
             self.computed(start, end)
@@ -175,7 +151,7 @@ class _Reader(Words):
             self.take(_FUNCTION)
             self.is_function = True
         elif name == "case":
-            self.take(_SPACE)
+            self.take(self.between)
             self.word()
             self.take(_IN)
             self.variables.open("esac")
@@ -188,8 +164,8 @@ class _Reader(Words):
 
     def loop(self) -> None:
         """What stands between `for` and the end of its list."""
-        self.take(_SPACE)
-        end = spans.arithmetic_end(self.text, self.index) if self.text.startswith("((", self.index) else None
+        self.take(self.between)
+        end = spans.arithmetic_end(self.text, self.index)
         if end is not None:
             self.computed(self.index, end)
             self.index = end
@@ -201,10 +177,10 @@ class _Reader(Words):
 
     def pattern(self) -> None:
         """The patterns of a case, up to their bracket."""
-        self.take(_SPACE)
-        if self.text.startswith("esac", self.index):
+        self.take(self.between)
+        if self.starts("esac"):
             return
-        self.index += self.text.startswith("(", self.index)
+        self.index += self.starts("(")
         while self.index < len(self.text):
             if self.text[self.index] == ")":
                 self.index += 1
@@ -216,7 +192,7 @@ class _Reader(Words):
         start = self.index
         self.index += 2
         while self.index < len(self.text):
-            if self.text.startswith("]]", self.index) and self.text[self.index - 1].isspace():
+            if self.starts("]]") and self.text[self.index - 1].isspace():
                 self.index += 2
                 break
             self.index = spans.part_end(self.text, self.index)
@@ -226,7 +202,7 @@ class _Reader(Words):
         """A variable or a list that is set, or added to."""
         name, place, adds = found.groups()
         new: Held
-        if self.text.startswith("(", self.index):
+        if self.starts("("):
             self.index += 1
             new = self.members()
         else:
@@ -237,16 +213,3 @@ class _Reader(Words):
             self.variables.set(name, new)
         else:
             self.own[name] = new
-
-    def members(self) -> tuple[Word, ...]:
-        """The words up to a closing bracket, over several lines."""
-        made: list[Word] = []
-        while self.index < len(self.text):
-            if self.text[self.index] == ")":
-                self.index += 1
-                break
-            if not self.take(_SPACE):
-                at = self.index
-                made += self.word()
-                self.index = max(self.index, at + 1)
-        return tuple(made)

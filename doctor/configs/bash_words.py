@@ -7,7 +7,7 @@ import re
 from ..model.record import replace
 from . import bash_spans as spans
 from .command_line import Word
-from .script_variables import Variables
+from .script_reader import Piece, Reader, literal
 
 _LITERAL = re.compile(r"[^ \t\r\n;|&<>()'\"\\$`]+")
 _SOFT = re.compile(r"[^\"\\$`]+")
@@ -20,60 +20,40 @@ _COMPUTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=)
 _ENDS = " \t\r\n;|&<>()"
 
 
-class Words:
-    """Reads words of a text, from `index` on, with the variables that are known."""
+class Words(Reader):
+    """Reads the words of a text."""
 
-    def __init__(self, text: str, variables: Variables) -> None:
-        self.text = text
-        self.index = 1 if text.startswith("\ufeff") else 0
-        self.variables = variables
+    divides = True
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What matches here, which is passed over."""
-        found = pattern.match(self.text, self.index)
-        self.index = found.end() if found is not None else self.index
-        return found
+    def piece(self, start: int, value: bool) -> Piece | None:
+        text, at = self.text, self.index
+        sign, following = text[at], text[at + 1 : at + 2]
+        substituted = sign in "<>" and following == "("
+        if sign in "$`" or substituted:
+            self.index = spans.commands_end(text, at + 1) if substituted else spans.part_end(text, at)
+            made, known = self.expanded(at, self.index)
+            divided = known and not value and made != "" and made.split() != [made]
+            known = known and (not divided or (at == start and text[self.index : self.index + 1] in _ENDS))
+            return made, known, not known, True, False
+        if sign in _ENDS or (sign == "\\" and following in ("\r", "\n")):
+            return None
+        if sign == "\\":
+            # bash eats the backslash of a drive's path; what was meant is said in another place
+            kept = not following or _DRIVE.match(text, start)
+            self.index += 1 if kept else 2
+            return literal("\\" if kept else following)
+        if sign in "'\"":
+            self.index = spans.part_end(text, at)
+            soft = self.soft(at + 1, self.index - 1) if sign == '"' else (text[at + 1 : self.index - 1], True, False)
+            return *soft, "$" in text[at : self.index], True
+        found = self.take(_LITERAL)
+        assert found is not None
+        is_pattern = not value and _PATTERN.search(found[0]) is not None
+        return found[0], not is_pattern, is_pattern, False, False
 
-    def word(self, *, value: bool = False) -> list[Word]:
-        """The word that begins here; several, or none, where a variable stands for them. A `value` is one."""
-        text, start = self.text, self.index
-        pieces: list[str] = []
-        known, many, expanded, quotes = True, False, False, 0
-        while self.index < len(text):
-            at, sign = self.index, text[self.index]
-            substituted = sign in "<>" and text.startswith("(", at + 1)
-            if sign in _ENDS and not substituted:
-                break
-            if sign == "\\":
-                if text[at + 1 : at + 2] in ("\r", "\n"):
-                    break
-                pieces.append(self.escaped(start))
-            elif sign in "'\"":
-                quotes += 1
-                piece, certain, several = self.quoted(sign)
-                pieces.append(piece)
-                known, many, expanded = known and certain, many or several, expanded or "$" in text[at : self.index]
-            elif sign in "$`" or substituted:
-                self.index = spans.part_end(text, at) if not substituted else spans.commands_end(text, at + 1)
-                piece, certain = self.expanded(at, self.index)
-                divided = certain and not value and piece != "" and piece.split() != [piece]
-                certain = certain and (not divided or (at == start and text[self.index : self.index + 1] in _ENDS))
-                pieces.append(piece)
-                known, many, expanded = known and certain, many or not certain, True
-            elif found := self.take(_LITERAL):
-                pieces.append(found[0])
-                if not value and _PATTERN.search(found[0]):
-                    known, many = False, True
-        written = text[start : self.index]
-        if not written:
-            return []
-        whole = quotes == 1 and written[0] in "'\"" and written[-1] == written[0]
-        plain = not expanded and (quotes == 0 or whole or "=" in written)
-        made = Word("".join(pieces), start, self.index, written[0] if whole else "", plain, known, many)
-        return [made] if value else self.several(made, written)
-
-    def several(self, made: Word, written: str) -> list[Word]:
-        """The words that one stands for as it is written."""
+    def several(self, made: Word, written: str, value: bool) -> list[Word]:
+        if value:
+            return [made]
         held = self.variables.held
         spread = _LIST.fullmatch(written.strip('"'))
         if spread is not None:
@@ -83,30 +63,12 @@ class Words:
             return [replace(made, text=written.strip('"'), known=False, many=True)]
         if re.match(r"~(/|$)", written) and "HOME" in self.variables.environment:
             return [replace(made, text=self.variables.environment["HOME"] + made.text[1:])]
-        if made.known and _VARIABLE.match(written) and spans.dollar_end(written, 0) == len(written):
+        if made.known and _VARIABLE.match(written) and spans.part_end(written, 0) == len(written):
             return [replace(made, text=part) for part in made.text.split()]
         return [made]
 
-    def escaped(self, start: int) -> str:
-        """What the backslash here and the character behind it stand for, in a word that begins at `start`."""
-        following = self.text[self.index + 1 : self.index + 2]
-        # bash eats the backslash of a drive's path; what was meant is said in another place
-        if not following or _DRIVE.match(self.text, start):
-            self.index += 1
-            return "\\"
-        self.index += 2
-        return following
-
-    def quoted(self, quote: str) -> tuple[str, bool, bool]:
-        """The text inside quotes, whether it is known, and whether it may be several words."""
-        at = self.index
-        self.index = spans.single_end(self.text, at) if quote == "'" else spans.double_end(self.text, at)
-        if quote == "'":
-            return self.text[at + 1 : self.index - 1], True, False
-        return self.soft(at + 1, self.index - 1)
-
     def soft(self, at: int, end: int) -> tuple[str, bool, bool]:
-        """The same of what stands in double quotes."""
+        """The text in double quotes at `at:end`, whether it is known, and whether it may be several words."""
         text = self.text
         pieces: list[str] = []
         known, many = True, False
@@ -151,7 +113,6 @@ class Words:
         if how[-1:] in ("-", "=") and (held == "" or self.variables.is_absent(name)):
             default, known, _ = self.soft(found.end(), end - 1)
             quoted = re.fullmatch(r"(['\"])([^'\"]*)\1", default)
-            return (quoted[2] if quoted else default), known and (
-                quoted is not None or not re.search("['\"]", default)
-            )
+            is_plain = quoted is not None or not re.search("['\"]", default)
+            return (quoted[2] if quoted else default), known and is_plain
         return written, False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
-from .command_line import Command, Word
-from .script_variables import MOVED, Variables, command_of
+from .command_line import Word
+from .script_reader import Piece, Reader, literal
+from .script_variables import Variables
 from .words import words
 
 _BLANK = re.compile(r"[ \t,;]|\^(?:\r\n|\r|\n)")
@@ -30,46 +31,27 @@ _CONDITION = re.compile(
     rf"{_OPERAND}[ \t]*(?:==|equ|neq|lss|leq|gtr|geq)[ \t]*{_OPERAND}))",
     re.I,
 )
-_MOVES = words("cd chdir pushd popd")
 
 
-def cmd_commands(text: str, environment: Mapping[str, str]) -> Iterator[tuple[Command | None, str]]:
-    """Every command, with what ended it; None for one that only sets variables."""
-    return _Reader(text, environment).commands()
-
-
-class _Reader:
+class CmdReader(Reader):
     """One pass over a text. Names of variables are in capitals, as cmd takes them in any case."""
 
+    shell = "cmd"
+    quotes = '"'
+    moves = words("cd chdir pushd popd")
+
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
-        self.text = text
-        self.index = 1 if text.startswith("\ufeff") else 0
         sets = [name.upper() for name in _SETS.findall(text)]
-        self.variables = Variables(sets, {name.upper(): value for name, value in environment.items()})
+        super().__init__(text, Variables(sets, {name.upper(): value for name, value in environment.items()}))
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What matches here, which is passed over."""
-        found = pattern.match(self.text, self.index)
-        self.index = found.end() if found is not None else self.index
-        return found
-
-    def commands(self) -> Iterator[tuple[Command | None, str]]:
-        while self.index < len(self.text):
-            found, stop = self.command()
-            if found:
-                yield command_of(found, "cmd", self.variables), stop
-                if found[0].text.lower().removeprefix("@") in _MOVES:
-                    self.variables.set(MOVED, None)
-            elif stop.strip():
-                yield None, stop
-            if stop[:1] in ("\r", "\n"):
-                while self.variables.inside("line"):
-                    self.variables.close("line")
-            elif stop in ("&&", "||") and not self.variables.inside("line"):
-                self.variables.open("line")
+    def ended(self, stop: str, *, certain: bool) -> None:
+        if stop[:1] in ("\r", "\n"):
+            while self.variables.inside("line"):
+                self.variables.close("line")
+        elif stop in ("&&", "||") and not self.variables.inside("line"):
+            self.variables.open("line")
 
     def command(self) -> tuple[list[Word], str]:
-        """The words up to the end of a command, and what ended it."""
         found: list[Word] = []
         while self.index < len(self.text):
             if stop := self.take(_STOP):
@@ -77,7 +59,7 @@ class _Reader:
             if self.take(_BLANK):
                 continue
             sign = self.text[self.index]
-            if not found and self.text.startswith(":", self.index) and not self.text.startswith("::", self.index):
+            if not found and self.starts(":") and not self.starts("::"):
                 self.label()
             elif not found and self.take(_COMMENT):
                 continue
@@ -96,7 +78,7 @@ class _Reader:
                 self.index += 1
                 self.variables.close(")")
             elif self.take(_REDIRECTED):
-                if self.text[self.index : self.index + 1] not in ("", "\r", "\n"):
+                if self.index < len(self.text) and not self.starts(("\r", "\n")):
                     self.word()
             else:
                 found += self.word()
@@ -109,14 +91,12 @@ class _Reader:
 
     def set(self, found: re.Match[str]) -> None:
         name = (found[1] or found[3]).upper()
-        at = found.start(2) if found[1] else found.start(4)
-        value, known = self.filled(found[2] if found[1] else found[4].rstrip(), at)
-        # cmd takes a variable away that is set to nothing
-        self.variables.set(
-            name, (ALL if name == VISIBLE and not value else value) if known or name == VISIBLE else None
-        )
+        value, known = self.filled(found[2] if found[1] else found[4].rstrip())
+        if name == VISIBLE:  # cmd takes a variable away that is set to nothing
+            value, known = value or ALL, True
+        self.variables.set(name, value if known else None)
 
-    def filled(self, written: str, at: int) -> tuple[str, bool]:
+    def filled(self, written: str) -> tuple[str, bool]:
         """A text with its variables filled in, and whether all of it is known."""
         known = True
 
@@ -129,38 +109,26 @@ class _Reader:
 
         return _EXPANSION.sub(value, written), known
 
-    def word(self) -> list[Word]:
-        """The word that begins here; several, or none, where a variable stands for them."""
-        text, start = self.text, self.index
-        pieces: list[str] = []
-        known, expanded, quotes = True, False, 0
-        while self.index < len(text) and text[self.index] not in " \t\r\n|&":
-            at = self.index
-            if found := self.take(_QUOTED):
-                quotes += 1
-                piece, certain = self.filled(found[1], at + 1)
-                expanded = expanded or _EXPANSION.search(found[1]) is not None
-                known = known and certain
-            elif found := self.take(_EXPANSION):
-                piece, certain = self.filled(found[0], at)
-                known, expanded = known and certain, True
-            elif text[at] == "^":
-                if text[at + 1 : at + 2] in ("\r", "\n"):
-                    break
-                piece = text[at + 1 : at + 2]
-                self.index += 2
-            else:
-                literal = self.take(_LITERAL)
-                piece = literal[0] if literal else text[at]
-                self.index += literal is None
-            pieces.append(piece)
-        self.index = min(self.index, len(text))
-        written = text[start : self.index]
-        if not written:
-            return []
-        whole = quotes == 1 and written[0] == '"' == written[-1] and len(written) > 1
-        plain = not expanded and (quotes == 0 or whole or "=" in written)
-        made = Word("".join(pieces), start, self.index, '"' if whole else "", plain, known, not known and not quotes)
-        if known and not quotes and _VARIABLE.fullmatch(written):
+    def piece(self, start: int, value: bool) -> Piece | None:
+        text, at = self.text, self.index
+        if text[at] in " \t\r\n|&":
+            return None
+        if found := self.take(_QUOTED):
+            return *self.filled(found[1]), False, _EXPANSION.search(found[1]) is not None, True
+        if found := self.take(_EXPANSION):
+            made, known = self.filled(found[0])
+            return made, known, not known, True, False
+        if text[at] == "^" and text[at + 1 : at + 2] in ("\r", "\n"):
+            return None
+        if text[at] == "^":
+            self.index += 2
+            return literal(text[at + 1 : self.index])
+        if found := self.take(_LITERAL):
+            return literal(found[0])
+        self.index += 1
+        return literal(text[at])
+
+    def several(self, made: Word, written: str, value: bool) -> list[Word]:
+        if made.known and _VARIABLE.fullmatch(written):
             return [replace(made, text=part) for part in made.text.split()]
         return [made]

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..model.record import dataclass, replace
+
+if TYPE_CHECKING:
+    from .script_reader import Reader
 
 Shell = Literal["bash", "powershell", "cmd"]
 CONTINUES: Mapping[str, Shell] = {"\\": "bash", "`": "powershell", "^": "cmd"}
@@ -85,23 +88,22 @@ def commands(path: str, text: str, environment: Mapping[str, str]) -> tuple[Comm
 
     Raises Unreadable for a quote that is never closed. Each shell's reader is imported only where it is needed.
     """
-    shell = shell_of(path, text)
-    found: Iterable[tuple[Command | None, str]]
-    match shell:
+    reader: Reader
+    match shell_of(path, text):
         case "bash":
-            from .bash import bash_commands
+            from .bash import BashReader
 
-            found = bash_commands(text, environment)
+            reader = BashReader(text, environment)
         case "powershell":
-            from .powershell import powershell_commands
+            from .powershell import PowershellReader
 
-            found = powershell_commands(text, environment)
+            reader = PowershellReader(text, environment)
         case "cmd":
-            from .cmd import cmd_commands
+            from .cmd import CmdReader
 
-            found = cmd_commands(text, environment)
+            reader = CmdReader(text, environment)
     # a note of a command that was never in a script: options on lines of their own belong to it
-    return tuple(_joined(found, is_note=_named(path) is None and not _ends(text)))
+    return tuple(_joined(reader.commands(), is_note=_named(path) is None and not _ends(text)))
 
 
 def _joined(found: Iterable[tuple[Command | None, str]], is_note: bool) -> Iterator[Command]:

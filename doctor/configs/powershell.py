@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
-from .command_line import Command, Word
+from .command_line import Word
 from .node import Unreadable
-from .script_variables import MOVED, Held, Variables, command_of, joined
+from .script_reader import Piece, Reader, literal
+from .script_variables import Held, Variables, joined
 from .words import words
 
-_BLANK = re.compile(r"[ \t]|`(?:\r\n|\r|\n)|<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*")
-_BETWEEN = re.compile(r"[ \t\r\n,;]|`[\r\n]|<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*")
+_COMMENT = r"<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*"
+_BLANK = re.compile(rf"[ \t]|`(?:\r\n|\r|\n)|{_COMMENT}")
+_SKIPPED = re.compile(_COMMENT)
 _STOP = re.compile(r"\r\n|[\r\n]|&&|\|\||[|;]|&(?=[ \t]*(?:[\r\n]|$))")
 _REDIRECTED = re.compile(r"[\d*]?>(?:&\d|>?[ \t]*)")
 _SET = re.compile(r"\$(?:env:)?(\w+)[ \t]*\+?=(?!=)", re.I)
@@ -32,45 +34,20 @@ _KEYWORD = re.compile(
 _AGAIN = words("while for foreach do function")
 _COMPUTED = re.compile(r"\([\s\S]*|-[a-z]+|[A-Za-z]+-[A-Za-z]+|if|switch|foreach|[-+*/%]")
 _LITERAL = re.compile(r"[^ \t\r\n;|&(){}'\"`$@,<>]+|[@<>]")
-_MOVES = words("cd chdir sl set-location push-location pop-location pushd popd")
 
 
-def powershell_commands(text: str, environment: Mapping[str, str]) -> Iterator[tuple[Command | None, str]]:
-    """Every command, with what ended it; None for one that only sets variables. Raises Unreadable."""
-    try:
-        yield from _Reader(text, environment).commands()
-    except RecursionError:
-        raise Unreadable("the script is nested too deeply", 0) from None
-
-
-class _Reader:
+class PowershellReader(Reader):
     """One pass over a text."""
 
+    shell = "powershell"
+    between = re.compile(rf"[ \t\r\n,;]|`[\r\n]|{_COMMENT}")
+    moves = words("cd chdir sl set-location push-location pop-location pushd popd")
+
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
-        self.text = text
-        self.index = 1 if text.startswith("\ufeff") else 0
-        self.variables = Variables(_SET.findall(text), environment)
+        super().__init__(text, Variables(_SET.findall(text), environment))
         self.again = False
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What matches here, which is passed over."""
-        found = pattern.match(self.text, self.index)
-        self.index = found.end() if found is not None else self.index
-        return found
-
-    def commands(self) -> Iterator[tuple[Command | None, str]]:
-        while self.index < len(self.text):
-            found, stop = self.command()
-            if not found:
-                if stop.strip():
-                    yield None, stop
-                continue
-            yield command_of(found, "powershell", self.variables), stop
-            if found[0].text.lower() in _MOVES:
-                self.variables.set(MOVED, None)
-
     def command(self) -> tuple[list[Word], str]:
-        """The words up to the end of a command, and what ended it."""
         found: list[Word] = []
         while self.index < len(self.text):
             sign = self.text[self.index]
@@ -80,24 +57,22 @@ class _Reader:
                 return found, "\n" if stop[0] == "\r" else stop[0]
             if not found and (sign in "{}" or self.take(_KEYWORD)):
                 self.block(sign)
-            elif not found and (sign in "&(" or self.text.startswith(". ", self.index)):
+            elif not found and (sign in "&(" or self.starts(". ")):
                 self.index = self.brackets_end(self.index) if sign == "(" else self.index + 1
             elif not found and (assigned := self.take(_ASSIGNED)):
                 self.assigned(assigned[1], adds=bool(assigned[2]))
                 return [], ";"
             elif not found and (added := self.take(_ADDED)):
-                self.variables.set(added[1], self.variables.add(added[1], self.members()))
+                self.variables.set(added[1], self.variables.add(added[1], self.members(value=True)))
             elif self.take(_REDIRECTED):
-                if self.text[self.index : self.index + 1] not in ("", "\r", "\n"):
+                if self.index < len(self.text) and not self.starts(("\r", "\n")):
                     self.word()
             elif self.take(_LIST):
-                found += self.members()
+                found += self.members(value=True)
             elif sign == "}":
                 return found, ";"
             else:
-                at = self.index
-                found += self.word()
-                self.index = max(self.index, at + 1)
+                found += self.moved_on()
         return found, ""
 
     def block(self, sign: str) -> None:
@@ -123,7 +98,7 @@ class _Reader:
         if self.take(_EMPTY):
             new = ()
         elif self.take(_LIST):
-            new = self.members()
+            new = self.members(value=True)
         else:
             found, several = self.values()
             grows = adds and isinstance(self.variables.held.get(name), tuple)
@@ -152,71 +127,34 @@ class _Reader:
                 at, self.index = self.index, self.brackets_end(self.index)
                 found.append(Word(self.text[at : self.index], at, self.index, plain=False, known=False))
             else:
-                at = self.index
-                found += self.word(ends=",")
-                self.index = max(self.index, at + 1)
+                found += self.moved_on(value=True)
         return found, several
 
-    def members(self) -> tuple[Word, ...]:
-        """The words up to a closing bracket, over several lines."""
-        made: list[Word] = []
-        while self.index < len(self.text):
-            if self.text[self.index] == ")":
-                self.index += 1
-                break
-            if not self.take(_BETWEEN):
-                at = self.index
-                made += self.word(ends=",")
-                self.index = max(self.index, at + 1)
-        return tuple(made)
+    def piece(self, start: int, value: bool) -> Piece | None:
+        text, at, sign = self.text, self.index, self.text[self.index]
+        if sign in " \t\r\n;|)}" or (sign == "&" and at > start) or (sign == "," and value):
+            return None
+        if here := self.take(_HERE):
+            return here[0], False, False, False, True
+        if sign in "'\"":
+            return *self.quoted(), False, "$" in text[at : self.index], True
+        if sign == "`" and text[at + 1 : at + 2] in ("\r", "\n"):
+            return None
+        if sign == "`":
+            self.index += 2
+            return literal(text[at + 1 : self.index])
+        if sign == "$":
+            made, known = self.expanded()
+            return made, known, not known, True, False
+        if sign in "({":
+            self.index = self.brackets_end(at)
+            return text[at : self.index], False, True, True, False
+        if found := self.take(_LITERAL):
+            return literal(found[0])
+        self.index += 1
+        return literal(sign)
 
-    def word(self, ends: str = "") -> list[Word]:
-        """The word that begins here; several, or none, where a variable stands for them."""
-        text, start = self.text, self.index
-        pieces: list[str] = []
-        known, expanded, quotes = True, False, 0
-        while self.index < len(text):
-            at, sign = self.index, text[self.index]
-            if sign in " \t\r\n;|)}" or (sign == "&" and at > start) or sign in ends:
-                break
-            if here := self.take(_HERE):
-                pieces.append(here[0])
-                known, quotes = False, quotes + 1
-            elif sign in "'\"":
-                quotes += 1
-                piece, certain = self.quoted()
-                pieces.append(piece)
-                known, expanded = known and certain, expanded or "$" in text[at : self.index]
-            elif sign == "`":
-                if text[at + 1 : at + 2] in ("\r", "\n"):
-                    break
-                pieces.append(text[at + 1 : at + 2])
-                self.index += 2
-            elif sign == "$":
-                piece, certain = self.expanded()
-                pieces.append(piece)
-                known, expanded = known and certain, True
-            elif sign in "({":
-                self.index = self.brackets_end(at)
-                pieces.append(text[at : self.index])
-                known, expanded = False, True
-            else:
-                literal = self.take(_LITERAL)
-                pieces.append(literal[0] if literal else sign)
-                self.index += literal is None
-        self.index = min(self.index, len(text))
-        written = text[start : self.index]
-        if not written:
-            return []
-        whole = quotes == 1 and written[0] in "'\"" and written[-1] == written[0]
-        plain = not expanded and (quotes == 0 or whole or "=" in written)
-        made = Word(
-            "".join(pieces), start, self.index, written[0] if whole else "", plain, known, not known and not quotes
-        )
-        return self.several(made, written)
-
-    def several(self, made: Word, written: str) -> list[Word]:
-        """The words that one stands for as it is written."""
+    def several(self, made: Word, written: str, value: bool) -> list[Word]:
         found = _SPLAT.fullmatch(written) or _VARIABLE.fullmatch(written)
         if found is None:
             return [made]
@@ -280,8 +218,7 @@ class _Reader:
             if sign in "'\"":
                 self.quoted()
                 continue
-            if found := re.compile(r"<#[\s\S]*?(?:#>|\Z)|#[^\r\n]*").match(self.text, self.index):
-                self.index = found.end()
+            if self.take(_SKIPPED):
                 continue
             depth += (sign in "([{") - (sign in ")]}")
             self.index += 2 if sign == "`" else 1

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model.cards import VISIBLE
-from .command_line import Command, Shell, Word
+from .command_line import Word
 from .node import MOST_VALUES
 
 # what a variable holds: a text, the words of a list, None where only the shell can tell
@@ -120,26 +120,6 @@ class Variables:
             else:
                 self.held.pop(name, None)
         block.before = {}
-
-
-def command_of(
-    found: Sequence[Word],
-    shell: Shell,
-    variables: Variables,
-    own: Mapping[str, Held] | None = None,
-    files: Sequence[str] = (),
-) -> Command | None:
-    """The command of these words; `own` are the variables that are set for it alone."""
-    # an escaped blank at the end of a line is a word of its own, and ends the command
-    cut = next((word for word in found if word.text in (" ", "\t") and not word.style), None)
-    kept = tuple(word for word in found if word is not cut)
-    held = {**variables.held, **own} if own else variables.held
-    visible = next((w.text.partition("=")[2] for w in kept if w.text.startswith(f"{VISIBLE}=")), None)
-    if VISIBLE in held and visible is None:
-        value = held[VISIBLE]
-        visible = value if isinstance(value, str) else f"${VISIBLE}"
-    broken = cut.start if cut else None
-    return Command(kept, shell, broken, visible, MOVED in held, tuple(files)) if kept else None
 
 
 def joined(made: Sequence[Word], name: str) -> str | None:

@@ -9,7 +9,7 @@ from ..model.crashes import Explanation, Failure, Known, Signature
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
-from . import known as table
+from . import table
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF

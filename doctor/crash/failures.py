@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..model.crashes import Failure
-from . import known as table
+from . import table
 from .lines import NAME, Lines
 from .messages import CUT_OFF, message
 from .streams import streams

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import without_tokens
 from ..model.crashes import Failure
+from ..model.printable import without_tokens
 from .lines import Lines
 
 MOST_LINES = 40

@@ -19,7 +19,8 @@ class Trainer:
 
     Recognising (modules are named whole): `reader` is the one with `read(config, environment, beside) -> Reading`,
     `called` are other words for `--trainer`. Of `marks`, any one set of keys is enough, in lower case and without
-    leading dashes. `in_logs` is a pattern of the files in its tracebacks, `failures` the module with what they say.
+    leading dashes. `in_logs` is a pattern of the files in its tracebacks, `failures` what they say: the
+    "package:file" of a table, or a module that holds it as KNOWN.
 
     Its code: `marker` is a file that only its checkout has, `miner` is "module:function" from a checkout to a Schema,
     `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""

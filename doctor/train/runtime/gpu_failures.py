@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from ...crash.known import card, packages
+from ...crash import table
 from ...families.network import offloaded_share
 from ...model.crashes import Failure
 from ...model.run import Run
@@ -55,7 +55,8 @@ def gpu_failure_message(error: BaseException, less: str = LESS) -> str | None:
         return f"The memory of this computer ran out ({first_line(error)}). End other programs. {less}"
     if is_gpu_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
         failure = Failure(type(error).__name__, str(error), (), 0)
-        known = next((known for known in (*packages.KNOWN, *card.KNOWN) if known.matches(failure)), card.FAILED)
+        cards = table.of("card")  # the last one: a card that failed, whatever the reason
+        known = next((known for known in (*table.of("packages"), *cards) if known.matches(failure)), cards[-1])
         more = f" zdoctor explain {known.rule} says more." if known.rule else ""
         return f"The GPU failed ({first_line(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
     return None

@@ -17,7 +17,7 @@ from ...model.record import replace
 from .gui import from_gui, is_gui
 from .names import RENAMED
 from .samples import samples_of
-from .starts import PARSED, Start, datasets_of, flat, is_datasets, starts, tree_beside
+from .starts import DATASET_SECTIONS, PARSED, Start, datasets_of, flat, is_datasets, starts, tree_beside
 
 # What of accelerate's options is known of a run.
 LAUNCH = ("num_processes", "gpu_ids")
@@ -154,9 +154,9 @@ def run_of(config: Config, start: Start, index: int, beside: Beside, own: Own) -
         name=w.text("output_name", default="last"),
         recipe=with_fields(Recipe(), {**fields_of(w, _FIELDS), **more, **fields}),
         output_folder=w.maybe("output_dir"),
-        settings={key: value for key, value in settings.items() if key not in ("general", "datasets")},
+        settings={key: value for key, value in settings.items() if key not in DATASET_SECTIONS},
         keys=keys,
-        homes={} if described is None else {name: (described.path, f"/{name}") for name in ("general", "datasets")},
+        homes={} if described is None else {name: (described.path, f"/{name}") for name in sorted(DATASET_SECTIONS)},
         read=frozenset(w.read),
         unread=start.unread,
     )

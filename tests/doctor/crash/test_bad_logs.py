@@ -14,7 +14,7 @@ from zdoctor.doctor.crash import explain, reading
 
 from .cases import CASES
 from .shapes import META, ai_toolkit, sd_scripts, traceback
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 
 LOG = ai_toolkit(META, "transformer.to(self.device_torch)")
 NAMES = sorted(CASES)

@@ -11,7 +11,7 @@ from zdoctor.doctor.model.crashes import Explanation
 
 from .cases import CASES
 from .disguises import DISGUISES, utf_16
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 
 PLAIN: dict[str, Explanation] = {}
 

@@ -12,7 +12,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.crash import clean, explain, failures
-from zdoctor.doctor.crash.known import known
+from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.model.crashes import Explanation, Signature
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.configs_on_disk import write_config

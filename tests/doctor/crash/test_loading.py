@@ -16,7 +16,7 @@ from zdoctor.tests.hub_server import HubServer
 
 from . import loading, loading_models
 from .loading import REPO, Case
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 
 # A word of the answer, for those that are near to another.
 WORDS = {

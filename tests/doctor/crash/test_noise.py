@@ -7,7 +7,7 @@ import pytest
 from zdoctor.doctor.crash import explain
 
 from .shapes import META, OOM, ai_toolkit, launcher, panel, script, torchrun, traceback
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 from .worked import WORKED
 
 _BARS = "".join(f"steps: {n}%|###   | {n}/100 [00:{n:02}<01:00, 1.2s/it, avr_loss=0.{n:03}]\n" for n in range(60))

@@ -14,7 +14,7 @@ from rich.traceback import Traceback
 from zdoctor.doctor.crash import explain
 
 from .shapes import META
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 

@@ -12,7 +12,7 @@ from zdoctor.doctor.crash import clean, explain, failures
 from zdoctor.doctor.model.crashes import Failure
 
 from .shapes import META, OOM, traceback
-from .test_table import SIGNATURES
+from .test_cases import SIGNATURES
 
 # As ai-toolkit did in autumn 2025: what stands for stderr writes to the terminal, which is the log, and to the log.
 TWICE = """

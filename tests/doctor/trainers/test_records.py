@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.crash.table import of_room
 from zdoctor.doctor.model.trainer import Trainer
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import loaded, named, names, trainer_called, trainer_of, trainers
@@ -17,7 +18,7 @@ each = pytest.mark.parametrize("trainer", trainers(), ids=names())
 @each
 def test_a_record_answers_for_its_room(trainer: Trainer) -> None:
     assert callable(loaded(trainer.reader).read)
-    assert loaded(trainer.failures).KNOWN
+    assert of_room(trainer.failures)
     assert callable(loaded(trainer.recipe).for_runner)
     for name in (trainer.miner, trainer.editor):
         place, _, function = name.partition(":")

@@ -1,0 +1,151 @@
+"""The known failures: YAML files, one for each subject and one in each trainer's room, read when a log is explained.
+
+docs/house.md says how to add one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import UserError
+from ..model.crashes import Known
+from ..trainers import loaded, trainers
+
+FOLDER = Path(__file__).with_name("known")
+# In this order the first failure that fits counts; those of the trainers' rooms come before.
+SUBJECTS = (
+    *("scripts", "other_trainers", "hub", "tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
+    *("libraries", "installs", "packages", "card", "machine", "launchers"),
+)
+_HEAD = frozenset(("about", "read_in", "failures"))
+_NEEDED = ("cause", "do", "source")
+_SHOWN_BY = ("error", "text", "words", "line")  # each has one of them
+_PATTERNS = ("text", "where")
+_YES = ("alone", "messenger", "vague")
+# libyaml, where PyYAML was built with it: a tenth of the time. Neither makes anything but texts.
+_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Every known failure. Asked for only when the plug-ins are there."""
+    rooms = dict.fromkeys(trainer.failures for trainer in trainers() if trainer.failures)
+    return (*(one for room in rooms for one in of_room(room)), *(one for name in SUBJECTS for one in of(name)))
+
+
+@cache
+def lines() -> tuple[Known, ...]:
+    """What a trainer prints without an exception: it stops, or goes on and trains nothing of use."""
+    return tuple(one for one in known() if one.line)
+
+
+@cache
+def of(subject: str) -> tuple[Known, ...]:
+    return read(FOLDER / f"{subject}.yaml")
+
+
+def of_room(place: str) -> tuple[Known, ...]:
+    """Those that a trainer's record names: a "package:file", or a module that holds them as KNOWN."""
+    name, _, file = place.partition(":")
+    module = loaded(name)
+    return read(Path(module.__file__).with_name(file)) if file else tuple(module.KNOWN)
+
+
+def read(file: Path) -> tuple[Known, ...]:
+    """The failures of a file. Raises UserError with the file, the line and the entry of what is wrong there."""
+    try:
+        root = yaml.compose(file.read_bytes(), Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UserError(f"{file}, line {mark.line + 1 if mark else 1}: {problem}") from None
+    try:
+        head = dict(_fields(root, _HEAD))
+        if missing := sorted(_HEAD - {*head}):
+            raise _Wrong(root, f"{missing[0]} is missing")
+        if not isinstance(head["failures"], yaml.SequenceNode):
+            raise _Wrong(head["failures"], "failures is no list")
+        return tuple(map(_known, head["failures"].value))
+    except _Wrong as wrong:
+        raise UserError(f"{file}, line {wrong.line}: {wrong}") from None
+
+
+class _Wrong(Exception):
+    """What is wrong with a node of the tree."""
+
+    def __init__(self, node: yaml.Node | None, message: str) -> None:
+        super().__init__(message)
+        self.line = node.start_mark.line + 1 if node is not None else 1
+
+
+def _known(node: yaml.Node) -> Known:
+    fields = dict(_fields(node, frozenset(Known.__match_args__)))
+    name = f"the failure {_text(fields['cause'])!r}" if "cause" in fields else "a failure"
+    for needed in _NEEDED:
+        if needed not in fields:
+            raise _Wrong(node, f"{name} has no {needed}")
+    if not any(field in fields for field in _SHOWN_BY):
+        raise _Wrong(node, f"{name} has none of {', '.join(_SHOWN_BY)}")
+    try:
+        values: dict[str, Any] = {field: _VALUES.get(field, _text)(value) for field, value in fields.items()}
+        return Known(**values)
+    except re.error as error:
+        raise _Wrong(node, f"{name} has a pattern that is none: {error}") from None
+
+
+def _fields(node: yaml.Node | None, allowed: frozenset[str]) -> Iterator[tuple[str, yaml.Node]]:
+    if not isinstance(node, yaml.MappingNode):
+        raise _Wrong(node, "here belong fields and their values")
+    seen = set()
+    for key, value in node.value:
+        if key.value not in allowed:
+            raise _Wrong(key, f"{key.value!r} is no field; there are {', '.join(sorted(allowed))}")
+        if key.value in seen:
+            raise _Wrong(key, f"{key.value} stands twice")
+        seen.add(key.value)
+        yield key.value, value
+
+
+def _text(node: yaml.Node) -> str:
+    if not isinstance(node, yaml.ScalarNode) or not node.value:
+        raise _Wrong(node, "a text belongs here")
+    return str(node.value)
+
+
+def _texts(node: yaml.Node) -> tuple[str, ...]:
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        raise _Wrong(node, "a list belongs here")
+    return tuple(map(_text, node.value))
+
+
+def _pattern(node: yaml.Node) -> str:
+    """One pattern, or a list of which any may fit."""
+    pattern = "|".join(_texts(node)) if isinstance(node, yaml.SequenceNode) else _text(node)
+    re.compile(pattern)
+    return pattern
+
+
+def _yes(node: yaml.Node) -> bool:
+    if _text(node) != "true":
+        raise _Wrong(node, "true belongs here, or nothing at all")
+    return True
+
+
+def _count(node: yaml.Node) -> int:
+    if not _text(node).isdecimal():
+        raise _Wrong(node, "a number belongs here")
+    return int(node.value)
+
+
+_VALUES: dict[str, Callable[[yaml.Node], object]] = {
+    "words": _texts,
+    "least": _count,
+    **dict.fromkeys(_PATTERNS, _pattern),
+    **dict.fromkeys(_YES, _yes),
+}
