@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
 from ...doctor.trainers.ai_toolkit.model_keys import BY_ONE_LOADER, OF_THEIR_OWN
-from ...doctor.trainers.ai_toolkit.read import TRAINERS
+from ...doctor.trainers.ai_toolkit.recipe import NETWORK_TYPES
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from .combinations import exclusive, missing
@@ -19,7 +19,6 @@ from .value_kinds import kinds
 OPTIMIZERS = words("dadaptation dadaptationadam dadaptationlion prodigy prodigy8bit")
 BROKEN_SCHEDULERS = words("piecewise_constant polynomial step")
 # every other one is a LoRA, too, but these are asked for somewhere
-NETWORKS = words("lora locon lycoris lorm lokr dora fullrank lierla c3lier")
 # unknown to the trainer, which then takes Stable Diffusion 1: just what they say
 PLAIN_ARCHITECTURES = words("sd sd15")
 # models whose schedulers are looked up by name, and unknown names refused
@@ -47,8 +46,7 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
-    if run.process_type in TRAINERS:  # what trains an adapter or an embedding computes with the same numbers
-        yield from kinds(run, schema)
+    yield from kinds(run, schema)  # what trains a slider or an embedding computes with the same numbers
     if run.kind != "other":
         yield from missing(run)
         yield from exclusive(run)
@@ -95,9 +93,10 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         *([("train/timestep_type", STEP)] if flow else []),
     ):
         yield from _spelling(run, key, schema.choices(key), when)
-    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORKS
+    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORK_TYPES
     yield from _spelling(run, "train/loss_type", losses, "the loss is plain mse", severity="warning")
-    yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
+    if str(run.setting("network/type")).lower() not in networks:
+        yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
     name, listed = str(run.setting("train/optimizer")).lower(), schema.choices("train/optimizer")
     if not name.startswith(("prodigy", "dadaptation")) and name not in listed | OPTIMIZERS:
         yield from _spelling(run, "train/optimizer", listed | OPTIMIZERS if listed else listed, OPTIMIZER)

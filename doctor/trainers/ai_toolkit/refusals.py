@@ -17,7 +17,7 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CLASS
+from .recipe import BLANK, CLASS, NETWORK_TYPES
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"
@@ -112,6 +112,9 @@ def _is_without_effect(key: str) -> bool:
 
 
 def _network(run: Run, w: Written) -> Iterator[Reason]:
+    kind = w.text("network/type", default="lora")
+    if kind.lower() not in NETWORK_TYPES:
+        yield "network/type", f"The network type {kind} is not supported; use lora or lokr"
     factor = w.raw("network/lokr_factor")
     if run.recipe.network.type == "lokr" and factor not in (None, run.recipe.network.lokr_factor):
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
