@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
@@ -75,6 +76,8 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if known is None or not known.strict or known.kind == "bool" or not isinstance(value, str):
             continue
         if value in known.choices or value in _NORMALISED.get(name, ()):
+            continue
+        if config.format == "env" and re.search(r"\s#", value):  # SIM001 says it; older versions leave it out
             continue
         plain = value.strip().lower()
         if words and (plain in ("", "true", "false") or (name == "model_family" and plain in known.choices)):

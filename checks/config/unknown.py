@@ -175,13 +175,13 @@ def _finding(
     elif nearest is not None:
         message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
     slip = nearest is not None and (likeness(one.name, nearest) > 1 or one.name == nearest)
-    doubtful = refused and not slip and not schema.source
+    elsewhere = one.name in schema.words
+    doubtful = refused and (elsewhere or not (slip or schema.source))
+    unless = ", unless another part of it does: the word stands in its source." if elsewhere else UNLESS_KNOWN
     return found(
         key_where(config, one.value),
         message + (" " + decisive if decisive else ""),
-        otherwise=(_STOPS if refused else _SILENT)
-        + " (keys as read by {table})"
-        + (UNLESS_KNOWN if doubtful else "."),
+        otherwise=(_STOPS if refused else _SILENT) + " (keys as read by {table})" + (unless if doubtful else "."),
         evidence=_evidence(config, schema, one, nearest if home == one.section else None, nearest),
         severity="error" if decisive or (refused and not doubtful) else "warning",
         trainer=schema.trainer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Severity, found
@@ -20,6 +21,12 @@ END = "after the training"
 # Ends what is said of a word that zdoctor's list lacks, where the trainer that runs may have another list. Certain
 # are a slip of a word that is known, and what the checkout at hand does not hold.
 UNLESS_KNOWN = ", unless yours is a fork or another version that knows it; --trainer-source FOLDER looks at yours."
+BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
+
+
+def ends(run: Run, otherwise: str, own: str = BEFORE) -> str:
+    """How a run ends by zdoctor's own runner, or `otherwise`."""
+    return own if run.by_runner else otherwise
 
 
 def number_of(text: str) -> int | float | None:
@@ -28,6 +35,15 @@ def number_of(text: str) -> int | float | None:
     if re.fullmatch(r"[-+]?\d{1,15}", stripped):
         return int(stripped)
     return float(stripped) if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped) else None
+
+
+def is_spelt(text: str, kind: Callable[[str], float]) -> bool:
+    """Whether Python makes a number of this kind of it."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 def whole(number: float) -> int | None:

@@ -89,6 +89,7 @@ def as_json(schema: Schema) -> dict[str, Any]:
         "processes": list(schema.processes),
         "renamed": dict(schema.renamed),
         "unparsed": dict(schema.unparsed),
+        **({"words": sorted(schema.words)} if schema.words else {}),
         "sections": sections,
     }
 
@@ -106,6 +107,7 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
         renamed=raw["renamed"],
         unparsed=raw["unparsed"],
         source=source,
+        words=frozenset(raw.get("words", ())),
     )
 
 

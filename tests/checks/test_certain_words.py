@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,70 @@ def test_a_file_of_another_program_is_not_judged(text: str, tmp_path: Path) -> N
     assert report.not_judged
     (tmp_path / "c.toml").write_text(text.partition("[FLUX]")[0].partition("own_word")[0])
     assert {finding.rule for finding in check(str(tmp_path / "c.toml")).errors} == {"KOH015"}
+
+
+def test_a_word_that_stands_elsewhere_in_the_checkout_may_be_read_there(tmp_path: Path) -> None:
+    root = checkout(tmp_path / "any-name", {**SD_SCRIPTS, "own/loader.py": 'x = dataset.pop("latents_only")\n'})
+    found = said(root / "d.toml", DATASETS + "latents_only = true\n", "latents_only")
+    assert [one.severity for one in found] == ["warning"]
+    assert "stands in its source" in found[0].consequence()
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [("'--xformers'", False), ('"--xformers"', False), ("true", True), ("--caption_separator '-'", False)],
+)
+def test_quotes_make_no_value_of_an_option(more: str, wrong: bool, tmp_path: Path) -> None:
+    """argparse never sees them."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    for name in ("--no_half_vae", "--xformers"):
+        parser.add_argument(name, action="store_true")
+    parser.add_argument("--caption_separator")
+    stray = parser.parse_known_args(shlex.split(f"--no_half_vae {more}"))[1]
+    assert bool(stray) == wrong
+    file = tmp_path / "t.sh"
+    file.write_text(SHELL.format(place="", more=f"--no_half_vae {more}"))
+    assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
+
+
+def test_an_empty_text_is_no_switch_that_is_on(tmp_path: Path) -> None:
+    assert not argparse.Namespace(enable_bucket="").enable_bucket
+    file = tmp_path / "c.toml"
+    for text, wrong in (('""', False), ('"false"', True)):
+        file.write_text(f'network_module = "networks.lora"\nenable_bucket = {text}\n')
+        assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
+
+
+@pytest.mark.parametrize("abridged", ["(... other options ...)", "...", "[…]"])
+def test_nothing_is_said_of_what_an_abridged_command_leaves_out(abridged: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.sh"
+    for more, wrong in ((abridged, False), ("", True)):
+        file.write_text(SHELL.format(place="", more=more))
+        assert bool(check(str(file), selected=["KOH002"]).errors) == wrong
+
+
+def test_a_json_file_that_the_gui_did_not_write_is_no_config_of_kohyas(tmp_path: Path) -> None:
+    file = tmp_path / "fields.json"
+    file.write_text(
+        '{"network_module": "the path of a module", "lr_scheduler": "constant: fixed", "network_dim": "a"}'
+    )
+    report = check(str(file))
+    assert not report.errors
+    assert report.not_judged
+
+
+def test_a_comment_behind_a_value_of_an_env_file_is_said_once(tmp_path: Path) -> None:
+    """Older versions let a shell read the file, which leaves it out; newer ones make it a part of the value."""
+    file = tmp_path / "config.env"
+    file.write_text("MODEL_FAMILY=flux # mine\nLEARNING_RATE=1e-4 #@param {}\nMODEL_TYPE=lora\n")
+    report = check(str(file), selected=["SIM001", "SIM003", "CFG004"])
+    assert not report.errors
+    assert [finding.rule for finding in report.findings] == ["SIM001", "SIM001"]
+
+
+def test_sizes_of_buckets_that_old_scripts_do_not_look_at_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "t.sh"
+    text = "accelerate launch {}train_network.py --train_data_dir d --output_name o --enable_bucket --bucket_reso_steps 1\n"
+    for model, severity in (("", "warning"), ("sdxl_", "error")):
+        file.write_text(text.format(model))
+        assert [finding.severity for finding in check(str(file), selected=["KOH003"]).findings] == [severity]

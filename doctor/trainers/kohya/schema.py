@@ -14,6 +14,8 @@ from ...schema.constant_folding import KINDS
 from ...schema.editor import section_schema
 from ...schema.sources import Sources
 
+_QUOTED = re.compile(rb"[\"']([a-z]\w{2,60})[\"']", re.ASCII)
+
 
 def mine_sd_scripts(sources: Sources) -> Schema:
     """Section "" holds the options of every training script, "flux_train_network:" those of one."""
@@ -70,7 +72,8 @@ def _schema(
     union = {key: made for name in names for key, made in scripts[name].items()}
     sections = {"": union, **{name: keys for name, keys in scripts.items() if keys}}
     processes = tuple(sorted(name.rstrip(":") for name in names))
-    return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed)
+    words = frozenset(word.decode() for file in sources.files("") for word in _QUOTED.findall(sources.text(file)))
+    return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed, words=words)
 
 
 def _compared(sources: Sources, folders: tuple[str, ...], function: str) -> set[str]:

@@ -188,6 +188,7 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
         index += 1
         name, equals, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            unread = unread or (_LEFT_OUT if _MORE.match(word.text) else "")
             unread = unread or (_SHELL_ONLY.format(word.text) if not word.known else "")
             continue
         if equals:
@@ -214,10 +215,13 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
 
 
 _SHELL_ONLY = "{} is what only the shell can tell"
+_LEFT_OUT = "the command is abridged by ..."
+_MORE = re.compile(r"[(\[<]*(?:\.\.\.|…)")
 
 
 def _is_value(word: Word) -> bool:
-    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or bool(word.style)
+    """As argparse tells words from options; a shell has taken the quotes away."""
+    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or word.text == "-" or " " in word.text
 
 
 def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem | None:
