@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 
 from ...model import CopyItem, ExtractFiles
 from ...model.amounts import amount
-from ...probe.hub.caches import is_safe
 from ...probe.live import LiveWorld
 from ...probe.world import Mount
 from ..actions.build import ensure_folder, names, put, sync_tree
@@ -103,7 +102,7 @@ def _require_extractable(step: ExtractFiles, path: Path) -> None:
 def _unfit_names(items: tuple[CopyItem, ...]) -> Iterator[str]:
     names: set[str] = set()
     for item in items:
-        if not is_safe(item.name):
+        if not safe_name(item.name):
             yield f"{item.name!r} would leave its folder"
         if os.name == "nt" and not windows_name(item.name):
             yield f"{item.name!r} cannot be used on Windows"
@@ -114,6 +113,13 @@ def _unfit_names(items: tuple[CopyItem, ...]) -> Iterator[str]:
         above = [str(folder).casefold() for folder in PurePosixPath(item.name).parents]
         if names.intersection(above):
             yield f"{item.name!r} lies below another file"
+
+
+def safe_name(name: str) -> bool:
+    """Whether a relative name stays below its folder on every system."""
+    # of an absolute path the first part is empty, or a drive with its colon
+    parts = name.replace("\\", "/").split("/")
+    return not ("\0" in name or ":" in name or any(part in ("", ".", "..") for part in parts))
 
 
 def windows_name(name: str) -> bool:
