@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError, redacted
-from .model.printable import printable
+from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
+from .model.printable import printable, redacted
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = [*words[1:2], "--help"]
 
     def command() -> int:
-        options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
+        name = next((word for word in words if not word.startswith("-")), "-")
+        end = words.index("--") if name == "check" and "--" in words else len(words)
+        options = parser(name).parse_args(words[:end])
+        options.words = words[end + 1 :]
         _require_places()
         return int(options.run(options))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..doctor.model import Config, Report
 from ..doctor.rules import Rule
+from .painting import PAGE, Screen, paint
 
 FORMATS = ("text", "json", "markdown", "html", "sarif", "junit", "github")
 
@@ -19,15 +20,15 @@ def render(
     rules: Sequence[Rule] = (),
     version: str = "",
     config: Config | None = None,
-    width: int = 100,
-    color: bool = False,
+    screen: Screen = PAGE,
+    verbose: bool = False,
 ) -> str:
     """The report in one of FORMATS. `rules` are those that were asked and `config` what was read, for the formats
-    that tell more than the report; `width` and `color` are for text."""
+    that tell more than the report; `screen` and `verbose` are for text."""
     if format == "text":
         from . import terminal
 
-        return terminal.paint(terminal.lines(report), color, width)
+        return paint(terminal.lines(report, screen, config=config, verbose=verbose), screen)
     more: dict[str, tuple[Any, ...]] = {
         "markdown": (version,),
         "html": (rules, version),

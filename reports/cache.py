@@ -8,7 +8,7 @@ from ..doctor.model import HubFile
 from ..doctor.model.amounts import amount
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
 from ..doctor.model.shell import quoted
-from .terminal import Line, Wrapped
+from .painting import Line, Wrapped
 from .waste import MANY, advice, plural, twins
 
 STYLES = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..doctor.model.crashes import Comparison, Explanation, Failure
 from ..doctor.model.record import dataclass
 from ..doctor.model.shell import quoted
-from .terminal import Line, Wrapped
+from .painting import Line, Wrapped
 
 MOST_MESSAGE = 600
 MOST_LINES = 12

@@ -31,8 +31,9 @@ def _report(report: Report) -> Iterator[str]:
         yield command("notice", reason, file=report.config, title=f"{words.named(reason, rules)} not known")
     if report.not_judged:
         title = f"not judged: {', '.join(one.what for one in report.not_judged)}"
-        yield command("error" if report.missed else "warning", words.verdict(report), file=report.config, title=title)
-    told = f"{words.verdict(report)} · {words.outcomes(report)} · exit code {report.exit_code}"
+        severity = "error" if report.missed else "warning"
+        yield command(severity, words.with_reasons(report), file=report.config, title=title)
+    told = f"{words.with_reasons(report)} · {words.outcomes(report)} · exit code {report.exit_code}"
     yield f"zdoctor {report.command}: {told}"
 
 

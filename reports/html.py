@@ -20,7 +20,7 @@ STYLE = """
 body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 900px; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .6rem; }
-h3 { font-size: 1rem; margin: 0; } p { margin: .4rem 0; }
+article h2 { font-size: 1rem; margin: 0; } p { margin: .4rem 0; }
 code, pre { font: .9em/1.45 ui-monospace, Consolas, monospace; background: var(--code); border-radius: 3px; }
 code { padding: .05em .3em; } pre { padding: .5rem .7rem; margin: .3rem 0; white-space: pre-wrap; }
 .soft { color: var(--soft); } .said { white-space: pre-wrap; } .where { font-size: .9em; }
@@ -61,9 +61,13 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
         yield f"<p>{escape(told)}</p>"
     yield "</header><main>"
     if report.cut_short:
-        yield f'<article class="crashed"><h3>Cut short</h3><p class="said">{escape(report.cut_short)}</p></article>'
+        yield f'<article class="crashed"><h2>Cut short</h2><p class="said">{escape(report.cut_short)}</p></article>'
     for finding in report.findings:
         yield from _finding(finding, rules.get(finding.rule))
+    if open := words.unjudged(report):
+        yield '<section class="unknown"><h2>Not judged</h2><ul>'
+        yield from (f"<li><b>{', '.join(areas)}</b>: {escape(reason)}</li>" for reason, areas in open.items())
+        yield "</ul></section>"
     yield from _outcomes("crashed", words.CRASHED.capitalize(), report.crashed, rules)
     yield from _outcomes("unknown", "Not known", report.unknown, rules)
     if report.passed:
@@ -76,7 +80,7 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
 def _finding(finding: Finding, rule: Rule | None) -> Iterator[str]:
     severity = finding.severity or "note"
     yield f'<article class="{severity}" data-rule="{escape(finding.rule)}">'
-    yield f'<h3><span class="badge">{severity}</span> {escape(finding.rule)} {escape(finding.name)}</h3>'
+    yield f'<h2><span class="badge">{severity}</span> {escape(finding.rule)} {escape(finding.name)}</h2>'
     place = [f'<code dir="auto">{escape(part)}</code>' for part in (words.place(finding), words.key(finding)) if part]
     if place:
         yield f'<p class="where">{" ".join(place)}</p>'

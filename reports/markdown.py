@@ -28,6 +28,9 @@ def _report(report: Report, version: str) -> Iterator[str]:
         yield f"**Cut short:** {prose(report.cut_short)}"
     for finding in report.findings:
         yield from _finding(finding)
+    if open := words.unjudged(report):
+        yield "### Not judged"
+        yield "\n".join(f"- **{', '.join(areas)}**: {prose(reason)}" for reason, areas in open.items())
     for title, outcomes in (("Not known", report.unknown), (words.CRASHED.capitalize(), report.crashed)):
         if outcomes:
             yield f"### {title}"

@@ -1,105 +1,129 @@
-"""The report as a person reads it. Without colour it is plain text and imports nothing beyond the standard library.
-
-Lines are (style, text) pairs; `render` joins them, with colour through rich.
-"""
+"""The report as a person reads it: causes first, and at its end, on one screen, every error and what to type next."""
 
 from __future__ import annotations
 
-import io
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from ..doctor.model import Finding, Fix, Outcome, Plan, Report
-from ..doctor.model.printable import printable
-from ..doctor.model.record import dataclass
+from ..doctor.model import Config, Finding, Outcome, Report, Where
 from . import words
-
-
-@dataclass(frozen=True)
-class Wrapped:
-    """Text that is broken into lines as wide as the page, each behind `lead` or blanks in its place."""
-
-    text: str
-    lead: str
-    style: str = ""
-
-
-Spans = Sequence[tuple[str, str]]
-Line = Spans | Wrapped
+from .excerpt import excerpt
+from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
+MOST_ALIKE = 5  # findings of one kind that are told one by one
+MOST_FIXES = 3
 
 
-def paint(lines: Iterable[Line], color: bool = False, width: int = 100) -> str:
-    """Lines to text; with `color` as ANSI for a terminal. Control characters of file names never reach it."""
-    spans = (spans for line in lines for spans in _broken(line, min(width, 110)))
-    cleaned = [[(style, printable(text.replace("\n", "\0"))) for style, text in line] for line in spans]
-    if not color:
-        return "".join("".join(text for _, text in line).rstrip() + "\n" for line in cleaned)
-    from rich.console import Console
-    from rich.text import Text
+def lines(
+    report: Report,
+    screen: Screen = PAGE,
+    *,
+    config: Config | None = None,
+    following: tuple[str, str] | None = None,
+    verbose: bool = False,
+) -> Iterator[Line]:
+    """The whole report, ending with what to type next, which is `following` where that is given.
 
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False)
-    for line in cleaned:
-        console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
-    return out.getvalue()
-
-
-def _broken(line: Line, width: int) -> Iterator[Spans]:
-    if not isinstance(line, Wrapped):
-        yield line
-        return
-    room, lead = max(30, width - len(line.lead)), line.lead
-    for paragraph in line.text.splitlines() or [""]:
-        for piece in textwrap.wrap(paragraph, room, break_long_words=False, break_on_hyphens=False) or [""]:
-            yield [("dim" if line.lead.strip() else "", lead), (line.style, piece)]
-            lead = " " * len(line.lead)
+    `config` is what was read, for the lines that findings are about. `verbose` tells everything in full; without it
+    notes are counted, findings of one kind are told together, and what is not known stands by what it is about.
+    """
+    body = list(_body(report, screen, config, verbose))
+    end = list(_end(report, following, verbose))
+    yield from body
+    if report.errors and rows(body, screen) + rows(end, screen) >= screen.height:
+        yield from _errors(report, screen, screen.height - rows(end, screen) - 2)
+    yield from end
 
 
-def lines(report: Report, following: tuple[str, str] | None = None) -> Iterator[Line]:
-    """The whole report, ending with what to type next, which is `following` where that is given."""
-    yield [("bold", words.heading(report)), ("dim", f"   {' · '.join(words.who(report))}")]
+def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) -> Iterator[Line]:
+    yield from _pair(("bold", words.heading(report)), ("dim", " · ".join(words.who(report))), screen)
     for output in report.outputs:
-        yield [("dim", f"the run is written to {output}")]
+        yield Wrapped(f"the run is written to {output}", "", "dim")
     yield []
-    for finding in report.findings:
-        yield from _finding(finding)
+    shown = [finding for finding in report.findings if verbose or finding.severity != "note"]
+    before: Where | None = None
+    for alike in [[finding] for finding in shown] if verbose else words.alike(shown):
+        yield from _finding(alike[0], screen, config if alike[0].where != before else None)
+        before = alike[0].where
+        for last, finding in pairwise(alike[:MOST_ALIKE]):
+            yield from _another(last, finding)
+        if left := alike[MOST_ALIKE:]:
+            yield Wrapped(f"and {len(left)} more of {left[0].rule}: {words.lines_of(left)}", "  … ", "dim")
         yield []
-    yield from _outcomes("not known", report.unknown)
+    if verbose or not report.not_judged:
+        yield from _outcomes("not known", report.unknown)
     yield from _outcomes(words.CRASHED, report.crashed)
-    yield from _summary(report)
+    if reasons := words.unjudged(report):
+        for reason, areas in reasons.items():
+            yield Wrapped(f"{', '.join(areas)}: {reason}", "not judged: ", "magenta")
+        yield []
+
+
+def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> Iterator[Line]:
+    notes = [finding for finding in report.findings if finding.severity == "note"]
+    yield Wrapped(words.verdict(report), "", f"bold {VERDICTS[words.tone(report)]}")
+    yield Wrapped(f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms", "", "dim")
+    what = [f"the {words.counted('note', len(notes))}"] * bool(notes) + ["what is not known"] * bool(report.unknown)
+    if what and not verbose and report.command == "check":
+        yield Typed(report.typed("check", "-v"), "more: ", f"tells {' and '.join(what)}", "dim")
     command, about = following or words.next_step(report)
     if command:
-        yield [("bold", "next: "), ("", command), ("dim", f"   {about}" if about else "")]
+        yield Typed(command, "next: ", about)
     if told := words.own_trainer(report):
-        yield [("", told)]
+        yield Wrapped(told, "")
 
 
-def _finding(finding: Finding) -> Iterator[Line]:
+def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterator[Line]:
     severity = finding.severity or "note"
-    label = f"{severity:<8}"
-    where = _place(finding)
-    yield [(STYLES[severity], label), ("bold", f"{finding.rule} {finding.name}"), ("dim", f"   {where}")]
+    name = f"{severity:<8}", f"{finding.rule} {finding.name}"
+    place = words.placed(finding)
+    if cells("".join(name) + place) + 3 <= screen.width:
+        yield [(STYLES[severity], name[0]), ("bold", name[1]), ("dim", f"   {place}")]
+    else:
+        yield [(STYLES[severity], name[0]), ("bold", name[1])]
+        yield [("dim", f"  {place}")]
+    if config is not None:
+        yield from excerpt(config, finding.where, screen.width)
     yield Wrapped(finding.text(), "  ")
-    if finding.otherwise:
+    yield from _rest(finding)
+
+
+def _another(before: Finding, finding: Finding) -> Iterator[Line]:
+    """One more finding of the kind of `before`: what is the same for both is not said again."""
+    if finding.where != before.where:
+        yield [("dim", f"  {words.placed(finding)}")]
+    yield Wrapped(finding.text(), "  ")
+    yield from _rest(finding, before)
+
+
+def _rest(finding: Finding, before: Finding | None = None) -> Iterator[Line]:
+    if finding.otherwise and (before is None or finding.consequence() != before.consequence()):
         yield Wrapped(finding.consequence(), "  otherwise: ", "dim")
-    for fix in finding.fixes[:3]:
-        yield Wrapped(f"{fix.title}{_how(fix)}", "  fix: ", "green")
-        if fix.command:
-            yield [("green", f"       $ {fix.command}")]
-    if len(finding.fixes) > 3:
-        yield [("dim", f"       … and {len(finding.fixes) - 3} more choices")]
+    known = set() if before is None else {(fix.title, fix.command) for fix in before.fixes}
+    fixes = [fix for fix in finding.fixes if (fix.title, fix.command) not in known]
+    commands = {fix.command for fix in before.fixes} if before is not None else set()
+    for fix in fixes[:MOST_FIXES]:
+        yield Wrapped(words.titled(fix), "  fix: ", "green")
+        if fix.command and fix.command not in commands:
+            yield Typed(fix.command, "       $ ", style="green")
+    if len(fixes) > MOST_FIXES:
+        yield [("dim", f"       … and {len(fixes) - MOST_FIXES} more choices")]
 
 
-def _how(fix: Fix) -> str:
-    said = words.how(fix)
-    return f"  [{said}]" if said else ""
-
-
-def _place(finding: Finding) -> str:
-    return f"{words.place(finding)}  {words.key(finding)}".rstrip()
+def _errors(report: Report, screen: Screen, room: int) -> Iterator[Spans]:
+    """Every error in a line of its own or, where that takes more lines than there are, counted by its rule."""
+    told = [f"{one.rule} {words.line_of(one)}{one.text()}" for one in report.errors]
+    if len(told) > room:
+        ids = dict.fromkeys(finding.rule for finding in report.errors)
+        kinds = [[finding for finding in report.errors if finding.rule == id] for id in ids]
+        told = [f"{of[0].rule} ×{len(of)} {of[0].name}: {words.lines_of(of)}" for of in kinds]
+        if left := kinds[max(room - 1, 0) :] if len(kinds) > room else []:
+            told[-len(left) :] = [f"and {sum(map(len, left))} more, of {len(left)} rules"]
+    for text in told:
+        yield [("red", "error "), ("", shortened(text, screen.width - len("error ")))]
+    yield []
 
 
 def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
@@ -109,42 +133,10 @@ def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
         yield []
 
 
-def _summary(report: Report) -> Iterator[Line]:
-    verdict, style = words.verdict(report), f"bold {VERDICTS[words.tone(report)]}"
-    rest = f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms"
-    if not report.not_judged:
-        yield [(style, verdict), ("dim", f" · {rest}")]
-        return
-    yield Wrapped(verdict, "", style)
-    yield [("dim", rest)]
-
-
-def _diff(text: str, lead: str = "") -> Iterator[Line]:
-    for line in text.splitlines():
-        style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        yield [(style, f"{lead}{line}")]
-
-
-def plan_lines(
-    plan: Plan, diff: str, *, offers: Mapping[Fix, str] = {}, decisions: Mapping[Fix, str] = {}
-) -> Iterator[Line]:
-    """What a fix would do, `diff` being its changes line by line, and what it leaves to the user.
-
-    `offers` are the changes of what is left, where they are known; `decisions` what to type for it.
-    """
-    if not plan.fixes:
-        yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
-    for fix in plan.fixes:
-        yield Wrapped(f"{fix.rule}  {fix.title}{_how(fix)}", "  ", "green")
-    if diff:
-        yield []
-        yield from _diff(diff)
-    if plan.shown:
-        yield []
-        yield [("bold", "Left to you:")]
-        typed = [fix.command or decisions.get(fix, "") for fix in plan.shown]
-        for fix, command, following in zip(plan.shown, typed, [*typed[1:], ""], strict=True):
-            yield Wrapped(f"{fix.rule}  {fix.title}{_how(fix)}", "  ")
-            yield from _diff(offers.get(fix, ""), "      ")
-            if command and command != following:
-                yield [("", f"      $ {command}")]
+def _pair(first: tuple[str, str], second: tuple[str, str], screen: Screen) -> Iterator[Line]:
+    """Both in one line where there is room, else below each other."""
+    if cells(f"{first[1]}   {second[1]}") <= screen.width:
+        yield [first, (second[0], f"   {second[1]}")]
+    else:
+        yield [first]
+        yield Wrapped(second[1], "", second[0])

@@ -20,7 +20,7 @@ EFFECTS = {
     "equivalent": ", changes how the run trains, not its result",
     "changes-result": ", changes the training result",
 }
-CAUSES = ("CFG", "PTH", "DAT", "HUB", "MDL")
+MOST_LINES = 12
 CRASHED = "crashed (our bug, please report)"
 SECTION = re.compile(r"^(What|Why|Repair|Upstream|Signature):[ \n]*", re.M)
 
@@ -39,28 +39,40 @@ def who(report: Report) -> list[str]:
     return [report.trainer or "trainer not recognised", *([f"machine: {report.machine}"] if report.machine else [])]
 
 
+def counted(severity: str, count: int) -> str:
+    return f"{count} {severity if count == 1 else PLURALS[severity]}"
+
+
 def verdict(report: Report) -> str:
     """What was found, by severity, and what was not judged: "nothing found" only where all was."""
+    return _verdict(report, ", ".join(area for areas in unjudged(report).values() for area in areas))
+
+
+def with_reasons(report: Report) -> str:
+    """The verdict, with the first clause of why something was not judged; for where nothing else tells it."""
+    open = (f"{', '.join(areas)}: {_in_short(reason)}" for reason, areas in unjudged(report).items())
+    return _verdict(report, "; ".join(open))
+
+
+def _verdict(report: Report, open: str) -> str:
     counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
-    parts = [f"{n} {severity if n == 1 else PLURALS[severity]}" for severity, n in counts.items() if n]
-    found = ", ".join(parts) or ("no error found" if report.not_judged or not report.ok else "nothing found")
-    open = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unjudged(report).items())
+    parts = [counted(severity, n) for severity, n in counts.items() if n]
+    found = ", ".join(parts) or ("no error found" if open or not report.ok else "nothing found")
     return f"{found}; not judged: {open}" if open else found
 
 
 def unjudged(report: Report) -> dict[str, list[str]]:
-    """What was not judged, by the reason in short."""
-    found: dict[str, list[str]] = {}
+    """What was not judged, by the reason; reasons that begin with the same clause are one."""
+    found: dict[str, tuple[str, list[str]]] = {}
     for one in report.not_judged:
-        found.setdefault(_in_short(one.reason), []).append(one.what)
-    return {
-        reason: ["all else"] if reason in (NOT_SELECTED, CONFIG_UNREAD) else names for reason, names in found.items()
-    }
+        areas = ["all else"] if one.reason in (NOT_SELECTED, CONFIG_UNREAD) else [one.what]
+        reason, before = found.get(_in_short(clean(one.reason)), (clean(one.reason), []))
+        found[_in_short(reason)] = reason, list(dict.fromkeys([*before, *areas]))
+    return dict(found.values())
 
 
 def _in_short(reason: str) -> str:
-    """The first clause of a reason, which is told in full further up."""
-    return re.split(r"[;.] ", clean(reason), maxsplit=1)[0].strip().rstrip(".")
+    return re.split(r"[;.] ", reason, maxsplit=1)[0].strip().rstrip(".")
 
 
 def tone(report: Report) -> str:
@@ -87,6 +99,38 @@ def how(fix: Fix) -> str:
     return f"{SAFETY[fix.safety]}{EFFECTS[fix.training_effect]}" if fix.steps else ""
 
 
+def titled(fix: Fix) -> str:
+    return f"{fix.title}  [{how(fix)}]" if how(fix) else fix.title
+
+
+def alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """The findings, those of one rule together that are about one place, or say the same of several."""
+    kinds: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        of = (finding.severity, finding.rule)
+        said, place = (*of, finding.message, finding.otherwise), (*of, finding.where)
+        kind = kinds.get(said) or kinds.get(place if finding.where is not None else said)
+        if kind is None:
+            kind = []
+        kinds[said] = kinds[place] = kind
+        kind.append(finding)
+    return list({id(kind): kind for kind in kinds.values()}.values())
+
+
+def lines_of(findings: Sequence[Finding]) -> str:
+    """The first lines that findings are about, as far as they are known."""
+    known = sorted({finding.where.line for finding in findings if finding.where is not None and finding.where.line})
+    lines = ", ".join([*map(str, known[:MOST_LINES]), *["…"] * (len(known) > MOST_LINES)])
+    return f"line{'s' * (len(known) > 1)} {lines}" if lines else "no line"
+
+
+def line_of(finding: Finding) -> str:
+    """The line and the key of a finding, before what is said of it."""
+    line = "" if finding.where is None or finding.where.line is None else f"line {finding.where.line}"
+    place = " ".join(filter(None, (line, key(finding))))
+    return f"{place}: " if place else ""
+
+
 def told(finding: Finding) -> str:
     """All that is said of a finding, line by line."""
     lines = [finding.text()]
@@ -103,6 +147,11 @@ def place(finding: Finding) -> str:
     """path:line:column, as far as they are known."""
     where = finding.where
     return "" if where is None else ":".join(str(p) for p in (where.path, where.line, where.column) if p is not None)
+
+
+def placed(finding: Finding) -> str:
+    """path:line:column and the key."""
+    return f"{place(finding)}  {key(finding)}".rstrip()
 
 
 def key(finding: Finding) -> str:
@@ -179,16 +228,10 @@ def _repairs(report: Report) -> tuple[str, str] | None:
         return report.typed("fix", "--allow result"), "shows the repairs that change training"
     if any(fix.steps for finding in report.errors for fix in finding.fixes):
         return report.typed("fix"), "shows what is yours to decide"
-    first = min(report.errors, key=_depth)
+    first = report.errors[0]  # causes come first
     alike = sum(finding.rule == first.rule for finding in report.errors)
     about = f"is about {alike} of the {len(report.errors)} errors" if len(report.errors) > 1 else ""
     return f"zdoctor explain {first.rule}", about
-
-
-def _depth(finding: Finding) -> int:
-    """How near to the cause an error is: what is not there, or not read, makes the others or hides them."""
-    organ = finding.rule[:3]
-    return CAUSES.index(organ) if organ in CAUSES else len(CAUSES)
 
 
 def after_repair(report: Report, start: str) -> tuple[str, str]:

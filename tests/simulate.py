@@ -5,7 +5,6 @@ The real writer is tested on real file systems; this mirrors only what each step
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +29,7 @@ Record = dict[str, Any]
 
 def carry_out(plan: Plan, record: Record, text: str) -> tuple[Record, str]:
     """The record and the config text after the plan. A download cannot be simulated: such a plan is refused."""
-    after: Record = copy.deepcopy(record)
-    files: dict[str, Any] = after["files"]
+    files: dict[str, Any] = {**record["files"]}
     world = RecordedWorld(record)
     edits = [step for step in plan.steps if isinstance(step, SetValue | ReplaceText)]
     for step in plan.steps:
@@ -54,11 +52,11 @@ def carry_out(plan: Plan, record: Record, text: str) -> tuple[Record, str]:
                 raise NotImplementedError("a download")
             case _:
                 pass
-    return after, apply_edits(text, edits) if edits else text
+    return {**record, "files": files}, apply_edits(text, edits) if edits else text
 
 
 def _entry(record: Record, world: RecordedWorld, path: str) -> Any:
-    return copy.deepcopy(record["files"][world.resolve(path)[0]])
+    return record["files"][world.resolve(path)[0]]
 
 
 def _walk(world: RecordedWorld, folder: str) -> Iterator[str]:

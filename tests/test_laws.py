@@ -14,10 +14,10 @@ from zdoctor.doctor.model import SEVERITIES, Facts, FetchFile, Finding, Plan, Re
 from zdoctor.doctor.model.plans import TRAINING_EFFECTS
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, all_rules
-from zdoctor.reports import FORMATS, render, terminal
+from zdoctor.reports import FORMATS
 from zdoctor.reports import json as json_report
 from zdoctor.tests.machines import MACHINES, load
-from zdoctor.tests.reports.read_back import READERS, of
+from zdoctor.tests.reports.read_back import READERS, in_full, of
 from zdoctor.tests.simulate import Record, carry_out
 
 ROOT = Path(__file__).parent.parent
@@ -86,12 +86,12 @@ def test_nothing_crashes_and_formats_agree_on_the_exit_code(machine: str, config
     report = seen.report
     assert not report.crashed
     for format in FORMATS:
-        page = render(format, report, rules=seen.rules, version="0.1.0", config=seen.written)
+        page = in_full(format, report, rules=seen.rules, version="0.1.0", config=seen.written)
         assert READERS[format](page) == of(report), format
     data = json_report.as_data(report)
     assert data["ok"] == (report.exit_code == 0)
     assert len(data["findings"]) == len(report.findings)
-    text = terminal.paint(terminal.lines(report))
+    text = in_full("text", report)
     for finding in report.findings:
         assert f"{finding.rule} {finding.name}" in text
     assert "next: zdoctor train" not in text or report.ok
@@ -107,7 +107,7 @@ def test_unknown_is_never_green(fact: str) -> None:
     assert silent <= {outcome.rule for outcome in report.unknown}
     assert not silent & set(report.passed)
     for format in FORMATS:
-        assert silent <= set(READERS[format](render(format, report, rules=all_rules())).unknown), format
+        assert silent <= set(READERS[format](in_full(format, report, rules=all_rules())).unknown), format
 
 
 @pytest.mark.parametrize(("machine", "config", "said"), HEALTHY)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run
-from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad, whole
-
-_COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
+from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad
 
 
 def missing(run: Run) -> Iterator[Finding]:
@@ -34,12 +32,6 @@ def missing(run: Run) -> Iterator[Finding]:
     if isinstance(steps, int | float) and not isinstance(steps, bool) and steps < 1:
         why = "{key} is {value}: the run trains nothing."
         yield bad(run, "train/steps", why, "the run ends at once", severity="warning")
-    elif isinstance(steps, float):
-        yield bad(run, "train/steps", _COUNTED, STEP, new=whole(steps))
-    for key, when in (("train/batch_size", LORA), ("train/gradient_accumulation", STEP)):
-        number = run.setting(key)
-        if isinstance(number, float) and not (run.by_runner and number.is_integer()):
-            yield bad(run, key, _COUNTED, when, new=whole(number))
     if run.setting("save/push_to_hub") and run.setting("save/hf_repo_id") is None:
         why = "{key} is on, but save/hf_repo_id does not name the repository to push to."
         yield bad(run, "save/push_to_hub", why, END)

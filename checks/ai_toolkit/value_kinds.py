@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema
 from ..keys.misspelled import words
-from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, START, STEP, bad, number_of, whole
+from ..keys.values import CACHE, FIRST_SAVE, LORA, OPTIMIZER, SAMPLE, START, STEP, bad, number_of, whole
 
 # keys that the trainer computes with, by their section: read and tried at commit 27a03a91 (2026-08-21)
 _NUMBERS: dict[str, frozenset[str]] = {
@@ -26,6 +26,25 @@ _NUMBERS: dict[str, frozenset[str]] = {
     "logging": words("log_every"),
     "": words("performance_log_every"),
 }
+# what the trainer makes a number of, and when
+_CONVERTED = {
+    "datasets/*/caption_dropout_rate": START,
+    "datasets/*/network_weight": START,
+    "datasets/*/token_dropout_rate": START,
+    "sample/samples/*/seed": SAMPLE,
+    "sample/seed": SAMPLE,
+}
+# numbers that are refused with a point, 16.0 too, and when
+_WHOLE_NUMBERS = {
+    "network/linear": LORA,
+    "network/rank": LORA,
+    "train/batch_size": LORA,
+    "train/gradient_accumulation": STEP,
+    "train/steps": STEP,
+    "sample/sample_steps": SAMPLE,
+    "sample/samples/*/sample_steps": SAMPLE,
+    "save/max_step_saves_to_keep": FIRST_SAVE,
+}
 # numbers for which the trainer takes null as it is: for others it has a default, or does without
 _NEVER_EMPTY = {
     "train/steps": STEP,
@@ -38,7 +57,9 @@ _NEVER_EMPTY = {
     "datasets/*/resolution": LORA,
     "datasets/*/caption_dropout_rate": START,
 }
+_COUNTED = "{key} is {value}, and the trainer counts in whole numbers only. Write it without a point or exponent."
 _WHOLE = "{key} is {value!r}; a list of pictures is repeated by a whole number, written without a point."
+_SWITCHES = frozenset(("model/quantize_te", "train/bypass_guidance_embedding"))  # whose defaults are computed
 _ON = ("true", "yes", "on", "1", "")
 _OFF = ("false", "no", "off", "0", "none")
 _SECTIONS = ("network", "train", "model", "save", "sample", "logging")
@@ -84,11 +105,29 @@ def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding
             why = "{key} is {value!r}, which is text because of its quotes, and the trainer computes with it."
             counted = None if kind == "float" else whole(number)
             yield bad(run, key, why, late, new=number if counted is None else counted)
+    elif place in _CONVERTED and isinstance(value, str) and not _is_float(value):
+        yield bad(run, key, "{key} is {value!r}, which is no number.", _CONVERTED[place])
+    elif place in _WHOLE_NUMBERS and isinstance(value, float) and value >= 1 and _is_reached(run, key):
+        if not (run.by_runner and value.is_integer()):
+            yield bad(run, key, _COUNTED, _WHOLE_NUMBERS[place], new=whole(value))
     # "no" is a negative prompt like any other
-    elif isinstance(value, str) and kind == "bool" and name != "neg" and value.strip().lower() not in _ON:
+    elif (
+        isinstance(value, str)
+        and (kind == "bool" or place in _SWITCHES)
+        and name != "neg"
+        and value.strip().lower() not in _ON
+    ):
         meant = "false" if value.strip().lower() in _OFF else "true or false"
         why = f"{{key}} is {{value!r}}, and any text counts as true. Write {meant} without quotes."
         yield bad(run, key, why, "the setting is on", severity="warning")
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _resolution(run: Run, key: str) -> Iterator[Finding]:
@@ -121,6 +160,8 @@ def _repeats(run: Run, key: str) -> Iterator[Finding]:
 def _is_reached(run: Run, key: str) -> bool:
     """Whether the trainer comes to the line that computes with a number."""
     recipe = run.recipe
+    if key == "network/linear":  # a full LoKr asks for no rank, and rank goes before
+        return recipe.network.type != "lokr" and run.setting("network/rank") is None
     if key == "train/max_grad_norm":
         return recipe.optimizer.name != "adafactor"  # nothing is clipped for it
     if key == "save/max_step_saves_to_keep":  # old saves are counted at each save but the last

@@ -63,6 +63,10 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     if trainer.has_processes:
         yield from _outer(config, schema)
     looked_up = 0
+    siblings: dict[str, set[str]] = {}
+    for key in run.settings:
+        parent, _, name = key.rpartition("/")
+        siblings.setdefault(parent, set()).add(name)
     of_gui = trainer.of_gui if run.settings.keys() >= set(trainer.of_gui[:1]) else ()
     for key, value in run.settings.items():
         parent, _, name = key.rpartition("/")
@@ -76,14 +80,14 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if one.section == "" and (name in schema.renamed or (name in of_gui and file.format == "toml")):
             continue
         looked_up += 1
-        begun = [whole for whole in keys if whole.startswith(name)]
-        if len(begun) == 1 and one.section == "" and (trainer.becomes_command_line or file.format == "shell"):
+        options = one.section == "" and (trainer.becomes_command_line or file.format == "shell")
+        begun = [whole for whole in keys if whole.startswith(name)] if options else []
+        if len(begun) == 1:
             yield _short(config, schema, one, begun[0])  # argparse takes it for that option
             continue
         nearest, home = None, ""
         if looked_up <= MOST_NEAREST:  # a file with more is not misspelt, it is something else
-            written = {k.rpartition("/")[2] for k in run.settings if k.rpartition("/")[0] == parent}
-            nearest, home = _nearest(schema, run, one, written)
+            nearest, home = _nearest(schema, run, one, siblings[parent])
         place = "section" if one.section else "shell" if file.format == "shell" else "top"
         refused = place in trainer.refuses_unknown and not (trainer.becomes_command_line and _left_out(file, value))
         absent = home == "" and nearest is not None and nearest not in run.settings and trainer.has_processes

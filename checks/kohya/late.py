@@ -56,6 +56,9 @@ def no_output_folder(config: Config, run: Run) -> Iterator[Finding]:
         )
 
 
+_IN_FILE = "{text}, the {option} of a dataset, does not exist."
+
+
 @rule("KOH012", "error", "missing-file-beside-the-model", trainers=TRAINERS)
 @prevents("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)")
 @prevents("UnboundLocalError", r"local variable 'prompts'")
@@ -63,36 +66,38 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
     """A dataset file, prompts, weights or a saved state that are not there.
 
     What: The file of --dataset_config, --sample_prompts, --network_weights or --base_weights, or the folder of
-    --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json.
+    --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json. Or a dataset
+    names a list of its pictures (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory that is
+    not there.
     Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
     whole model was loaded, the state after everything was prepared.
     Repair: Name the file, or leave the option out.
     Upstream: sd-scripts library/train_util.py load_prompts, train_network.py (48d368fa)
     Signature: FileNotFoundError: [Errno 2] No such file or directory; UnboundLocalError: … 'prompts'
     """
-    if not trains(run):
-        raise NotApplicable
     for option, text in other_files(run):
         entry = files.at(text)
-        if entry is None or entry.kind == "denied":
+        if entry is None or entry.kind == "denied" or not (trains(run) or option.startswith("dataset")):
             continue
+        of_datasets = option.startswith("dataset")
         missing = entry.is_gone or option == "dataset_config"
         if missing and PLACEHOLDER.search(text):
-            message = "{text} is a placeholder: put in the real path, or leave --{option} out."
+            message = "{text} is a placeholder: put in the real path."
+            if not of_datasets:
+                message = "{text} is a placeholder: put in the real path, or leave --{option} out."
         elif missing:
-            message = "{text}, which --{option} names, does not exist."
+            message = "{text}, which --{option} names, does not exist." if "/" not in option else _IN_FILE
         elif option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json")):
             message = "{text} ends in none of .txt, .toml and .json, the files that prompts are read from."
         else:
             continue
-        at_once = option == "dataset_config"
         yield found(
             run.where(option),
             message,
             otherwise="The trainer stops at once."
-            if at_once
+            if of_datasets
             else "The run ends when it opens it, after the model was loaded.",
-            evidence={"option": option, "text": text},
+            evidence={"option": option.rpartition("/")[2], "text": text},
         )
 
 

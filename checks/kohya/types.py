@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import words
-from ..keys.values import number_of, whole
+from ..keys.values import is_spelt, number_of, whole
 from . import TRAINERS
 
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
@@ -36,15 +36,14 @@ _TAKEN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 @prevents("TypeError", r"not supported between instances of '(str|float|int)' and '(str|float|int)'")
 @prevents("AttributeError", r"'int' object has no attribute 'split'")
 @prevents("ArgumentError", r"invalid (int|float|int_or_float) value|ignored explicit argument")
-@prevents("ArgumentError", r"unrecognized arguments")
+@prevents("ArgumentError", r"unrecognized arguments|expected one argument")
 @prevents("voluptuous.error.MultipleInvalid", r"expected (int|float|bool|str)")
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     """A word that is no number, a switch with a value, or a number of another kind than is asked for.
 
-    What: --network_dim 16.0 or --cache_latents true on a command line; learning_rate = "1e-4", network_dim = "16" or
-    fp8_base = "false" in a config file; num_repeats = "10" or
-    2.5, source_fps = 24 or enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where
-    it has to be text.
+    What: --network_dim 16.0, --cache_latents true or --save_every_n_epochs alone on a command line; learning_rate =
+    "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or 2.5, source_fps = 24 or
+    enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where it has to be text.
     Why: On a command line every value is text, and the parser converts it or stops. What a config file holds is put
     in beside the parser and never converted, so that text meets numbers in the middle of the run; and any text counts
     as true, "false" too. A dataset file is looked at strictly, before anything is loaded.
@@ -53,7 +52,7 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
     for key, written in run.settings.items():
-        known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type)
+        known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type) or _begun(schema, run, key)
         file = written.where.path.lower()
         # a GUI converts its own values
         if known is None or written.unknown or (file.endswith(".json") and "/" not in key):
@@ -68,26 +67,26 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             yield found(written.where, message, otherwise=otherwise, evidence=evidence, **args)
 
 
+def _begun(schema: Schema, run: Run, name: str) -> Key | None:
+    """The one option whose name begins so, for which the parser takes it."""
+    whole = [key for option, key in (schema.section("", run.process_type) or {}).items() if option.startswith(name)]
+    return whole[0] if len(whole) == 1 else None
+
+
 def _on_a_command_line(name: str, known: Key, value: object) -> tuple[str, str, object] | None:
     """What argparse says of an option's word."""
+    if value is True and known.kind in ("float", "int", "str"):
+        return "{name} takes a value, and none stands behind it.", _REFUSED, None
     if not isinstance(value, str):
         return None
     if known.kind == "bool":
         return "{name} is a switch and takes no value; {value} stands behind it.", _REFUSED, None
-    if known.kind == "float" and not _is_spelt(value.removesuffix("%"), float):
+    if known.kind == "float" and not is_spelt(value.removesuffix("%"), float):
         return "{name} is {value!r}, which is no number.", _REFUSED, None
-    if known.kind == "int" and not _is_spelt(value, int):
+    if known.kind == "int" and not is_spelt(value, int):
         new = whole(number) if (number := number_of(value)) is not None else None
         return "{name} is {value!r}; it has to be a whole number, without a point or exponent.", _REFUSED, new
     return None
-
-
-def _is_spelt(text: str, kind: Callable[[str], float]) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, object] | None:

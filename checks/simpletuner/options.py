@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from ...doctor.model import Config, Finding, Run, Schema, Severity, found
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOVED_OPTIMIZERS
 from ...doctor.trainers.simpletuner.options import options_of
+from ...doctor.trainers.simpletuner.run import flavours_of
 from ..keys.misspelled import meant, words
-from ..keys.values import START, bad, whole
+from ..keys.values import START, bad, is_spelt, whole
 
 TRAINER = ("SimpleTuner",)
 _WHOLE = words("""
@@ -144,13 +145,14 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
 @prevents("ValueError", r"When providing --maximum_image_size, you must also provide")
 @prevents("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be")
 @prevents("ValueError", r"Cannot enable Quanto and TorchAO together")
+@prevents("ValueError", r"Model flavour \S+ not found in")
 @prevents("ValueError", r"Optimizer \S+ not found\.|optimiser has been removed|AdamW8Bit has been removed")
 def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     """Options that the trainer refuses, alone or together.
 
-    What: A number or a switch that is none, an optimizer that there is not, a quantization that needs another way of
-    loading, DeepSpeed for a LoRA, two ways of offloading at once, a maximum size without the size to shrink to, and
-    the like.
+    What: A number or a switch that is none, an optimizer or a model_flavour that there is not, a quantization that
+    needs another way of loading, DeepSpeed for a LoRA, two ways of offloading at once, a maximum size without the
+    size to shrink to, and the like.
     Why: Some of it is refused at the start, some only after the accelerator was set up.
     Repair: The message says which option has to change.
     Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/
@@ -159,6 +161,7 @@ def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
     """
     yield from _numbers(run, schema)
     yield from _optimizer(run)
+    yield from _flavour(run)
     yield from _quantization(run)
     yield from _offloading(run)
     yield from _sizes(run)
@@ -176,7 +179,7 @@ def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
         spelt = (
             str(value).lower() in _SWITCHES
             if asked == "bool"
-            else _is_spelt(value, float if asked == "float" else int)
+            else not isinstance(value, bool) and is_spelt(str(value), float if asked == "float" else int)
         )
         if spelt or name == "validation_prompt_library":  # or the path of one
             continue
@@ -203,12 +206,17 @@ def _optimizer(run: Run) -> Iterator[Finding]:
     yield bad(run, "optimizer", why, when, severity=severity, new=certain, likely=likely, known=known)
 
 
-def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:
-    try:
-        kind(str(value))
-    except ValueError:
-        return False
-    return not isinstance(value, bool)
+def _flavour(run: Run) -> Iterator[Finding]:
+    """A flavour names the model where no path does; with a path the trainer does not look it up."""
+    name, known = arriving(run, "model_flavour"), flavours_of(text(run, "model_family").lower())
+    if name is None or not known or name in known or arriving(run, "pretrained_model_name_or_path"):
+        return
+    certain, likely = meant(name, known)
+    why = "{key} is {value!r}, which {family} does not have. It has {known}."
+    when = "before the models are loaded" if certain else "the trainer stops there, unless it is newer than bc8e6ab7"
+    severity: Severity | None = None if certain else "warning"
+    more = {"family": text(run, "model_family"), "known": ", ".join(sorted(known))}
+    yield bad(run, "model_flavour", why, when, severity=severity, likely=certain or likely, **more)
 
 
 def _quantization(run: Run) -> Iterator[Finding]:

@@ -28,9 +28,10 @@ def roll_back(
     """
     left: list[str] = []
     stuck = False
+    reverted = {record["n"] for record in journal.records if record["do"] == "reverted"}
     for record in reversed(journal.actions):
         n = record["n"]
-        if journal.said("reverted", n):
+        if n in reverted:
             continue
         try:
             if record.get("lock"):

@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 from ...reports import cache as cache_report
-from ...reports import cache_json, terminal
+from ...reports import cache_json
+from ...reports import plan as plan_report
 from ..errors import UserError, not_cached
 from ..examine.engine import cures, examine
 from ..model import Facts, Report
@@ -100,7 +101,7 @@ def _fix(options: argparse.Namespace) -> int:
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)
-    console.show(terminal.plan_lines(plan, done.diff))
+    console.show(plan_report.lines(plan, done.diff))
     if done.applied:
         console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
         _show(found)

@@ -15,15 +15,18 @@ from ..errors import UserError
 from ..model.printable import printable
 
 if TYPE_CHECKING:
-    from ...reports.terminal import Line
+    from ...reports.painting import Line, Screen
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere."""
+    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere.
+
+    Without any bytes, the name says what takes its time.
+    """
 
     def line(done: int, total: int, name: str) -> str:
-        part = done / total if total else 1.0
-        return f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
+        part = f"writing {done / max(total, 1):4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  "
+        return part + name if total else name
 
     return _on_one_line(line)
 
@@ -92,21 +95,37 @@ def _write_out(text: str) -> None:
 
 def show(lines: Iterable[Line]) -> None:
     """A report for a person, to standard output."""
-    from ...reports.terminal import paint
+    from ...reports.painting import paint
 
-    emit(paint(lines, color(), width()))
+    emit(paint(lines, screen()))
+
+
+def screen(stream: TextIO | None = None) -> Screen:
+    """The terminal of a stream, of standard output where none is named."""
+    from ...reports.painting import Screen
+
+    stream = stream or sys.stdout
+    columns, height = _size()
+    # a pipe has no width that a command must be broken for, and cmd and PowerShell go on by other characters
+    goes_on = "\\" if os.name != "nt" and stream is not None and stream.isatty() else ""
+    return Screen(columns, height, color(stream), goes_on)
 
 
 def width() -> int:
+    return _size()[0]
+
+
+def _size() -> tuple[int, int]:
     from shutil import get_terminal_size  # brings three compression libraries along
 
-    return max(40, min(get_terminal_size((100, 24)).columns, 120))
+    columns, height = get_terminal_size((100, 24))
+    return max(20, min(columns, 120)), height
 
 
-def color() -> bool:
+def color(stream: TextIO | None) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or shows_color(sys.stdout)
+    return bool(os.environ.get("FORCE_COLOR")) or shows_color(stream)
 
 
 def shows_color(stream: TextIO | None) -> bool:

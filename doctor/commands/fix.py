@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ...reports import terminal, words
+from ...reports import plan, terminal, words
 from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     )
     state.remember(config)
     decisions = words.decisions(done.before, done.plan)
-    console.show(terminal.plan_lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
+    console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
         if done.plan.fixes and not options.apply:
             console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     )
     known = named(done.after.trainer or "")
     following = words.after_repair(done.after, known.start if known is not None else "")
-    console.show(terminal.lines(done.after, following))
+    console.show(terminal.lines(done.after, console.screen(), following=following))
     return done.after.exit_code
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...reports import json as json_report
 from ...reports import terminal
+from ...reports.painting import PAGE, paint
 from ..configs.python_tree import Unparsable, parsed
 from ..crash.explain import explain
 from ..errors import UserError
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
             measured["loss"] = str(measured["loss"])  # JSON has no word for it
         text = json_report.dumps({**json_report.as_data(report), "microstep": measured})
     else:
-        color = options.output is None and console.color()
-        text = terminal.paint(terminal.lines(report), color, console.width())
+        screen = PAGE if options.output else console.screen()
+        text = paint(terminal.lines(report, screen), screen)
         text += "" if isinstance(step, Unknown) else f"{_measured(step)}\n"
     console.emit(text, options.output, spare=report.config)
     return report.exit_code

@@ -10,9 +10,11 @@ from contextlib import suppress
 from datetime import datetime, timezone
 
 from ...reports import crash, terminal, words
+from ...reports.painting import Line, paint
 from ..crash import decode
 from ..crash.failures import SAID
-from ..errors import INTERRUPTED, UserError, without_tokens
+from ..errors import INTERRUPTED, UserError
+from ..model.printable import without_tokens
 from ..model.shell import quoted
 from ..state import state_folder
 from ..trainers import trainer_of
@@ -83,18 +85,19 @@ def run(options: argparse.Namespace) -> int:
 def _checked(known: Told, tried: set[str] | None) -> bool:
     """Whether the run may start. `tried` are the repairs made so far, None where none are wanted."""
     config = known.config
-    report = examined(config).report
-    if report.errors and tried is not None and _healed(config, (), tried):
-        report = examined(config).report
+    seen = examined(config)
+    if seen.report.errors and tried is not None and _healed(config, (), tried):
+        seen = examined(config)
+    report = seen.report
     if not report.errors:
         count = len(report.findings)
-        found = f"no error found, {words.verdict(report)}" if count else words.verdict(report)
+        found = f"no error found, {words.with_reasons(report)}" if count else words.with_reasons(report)
         _say(f"{'the command' if known.is_made else config}: {found}{' (zdoctor check shows them)' * bool(count)}.")
         trainer = trainer_of(report.trainer)
         if known.by_name and "shell" in trainer.refuses_unknown and not trainer.becomes_command_line:
             _say("not judged: the command line, as zdoctor does not know what it starts.")
         return True
-    _show(terminal.lines(report))
+    _show(terminal.lines(report, console.screen(sys.stderr), config=seen.written))
     _say("not started, because it would fail.")
     return False
 
@@ -175,8 +178,7 @@ def _say(text: str) -> None:
     print(f"zdoctor: {text}", file=sys.stderr, flush=True)
 
 
-def _show(lines: Iterable[terminal.Line]) -> None:
+def _show(lines: Iterable[Line]) -> None:
     """To standard error: standard output is the command's."""
-    color = not os.environ.get("NO_COLOR") and console.shows_color(sys.stderr)
     with suppress(OSError):
-        print(terminal.paint(lines, color, console.width()), file=sys.stderr, flush=True)
+        print(paint(lines, console.screen(sys.stderr)), file=sys.stderr, flush=True)

@@ -204,7 +204,7 @@ def _not_training(seen: Examination, why: str) -> int:
         raise_unsupported(refused)
     if refused:
         print(f"zdoctor: Not supported, whatever is repaired below: {' '.join(refused)}\n", file=sys.stderr)
-    console.show(terminal.lines(seen.report))
+    console.show(terminal.lines(seen.report, console.screen(), config=seen.written))
     print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
     return seen.report.exit_code or 3
 
@@ -213,7 +213,9 @@ def _say_green(seen: Examination, where: str = "") -> None:
     report = seen.report
     notes = sum(finding.severity == "note" for finding in report.findings)
     rest = f", {notes} note{'s' * (notes != 1)} (zdoctor check shows them)" if notes else ""
-    lead = f"No error found{where} ({words.verdict(report)})" if report.not_judged else f"Checks are green{where}"
+    lead = f"Checks are green{where}"
+    if report.not_judged:
+        lead = f"No error found{where} ({words.with_reasons(report)})"
     console.emit(f"{lead}: {len(report.passed)} rules passed{rest}.\n")
     for finding in report.findings:
         if finding.severity == "warning":

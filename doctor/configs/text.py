@@ -62,6 +62,11 @@ class Expanded:
         self._pieces = pieces
         self._from = [piece[0] for piece in pieces]
 
+    @property
+    def filled_in(self) -> bool:
+        """Whether it is another text than the original."""
+        return bool(self._pieces)
+
     def origin(self, offset: int, *, end: bool = False) -> int:
         """The original offset; one inside a filled-in value gives the start (or the end) of its `${...}`."""
         index = bisect_right(self._from, offset) - 1

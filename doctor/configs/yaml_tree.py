@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -53,6 +54,16 @@ class _FastLoader(getattr(yaml, "CSafeLoader", _Loader)):  # type: ignore[misc]
 
 def parse_yaml(source: Expanded) -> Node:
     """The tree of a YAML text. Raises Unreadable, and what PyYAML's scanner raises where it stumbles."""
+    return _parsed(source) if source.filled_in else _parsed_once(source.text)
+
+
+@lru_cache(maxsize=4)
+def _parsed_once(text: str) -> Node:
+    """A repair's text is parsed to see what it changed, and again to be examined."""
+    return _parsed(Expanded(text))
+
+
+def _parsed(source: Expanded) -> Node:
     if not _TAKEN_OTHERWISE.search(source.text):
         with suppress(yaml.YAMLError, Unreadable, ValueError, OverflowError):  # the other parser has the words for it
             return _Tree(source, _FastLoader).parse()

@@ -18,7 +18,7 @@ def doubts_of(run: Run) -> Iterator[str]:
 
 def certain(found: Sequence[Finding], run: Run | None) -> tuple[list[Finding], str | None]:
     """The findings that rest on what is known, and why the first of the others does not."""
-    if run is None or next(doubts_of(run), None) is None:
+    if not found or run is None or next(doubts_of(run), None) is None:
         return list(found), None
     doubts = {value.where: f"{name}: {value.unknown}" for name, value in run.settings.items() if value.unknown}
     kept: list[Finding] = []

@@ -26,6 +26,8 @@ from .certain import certain
 from .places import Taken, place_of, written_by
 
 T = TypeVar("T")
+# What is not there, or not read, makes other findings or hides them: it is told before these.
+_CAUSES = ("CFG", "PTH", "DAT", "HUB", "MDL")
 
 
 @dataclass(frozen=True)
@@ -234,9 +236,10 @@ def _reason(error: Exception, plugin: str) -> str:
 
 
 def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    def key(finding: Finding) -> tuple[int, int, str]:
-        where = finding.where
+    def key(finding: Finding) -> tuple[int, int, int, str]:
+        where, organ = finding.where, finding.rule[:3]
         line = where.line if where is not None and where.line is not None else 1 << 30
-        return (SEVERITIES.index(finding.severity or "note"), line, finding.rule)
+        depth = _CAUSES.index(organ) if organ in _CAUSES else len(_CAUSES)
+        return (SEVERITIES.index(finding.severity or "note"), depth, line, finding.rule)
 
     return tuple(sorted(findings, key=key))

@@ -61,10 +61,10 @@ def proven(bench: Bench) -> Report:
         elif len(together) > 1:
             half = len(together) // 2
             waiting += [together[:half], together[half:]]
-    tried = {(trial.finding.text(), trial.fix) for trial in _trials(bench)}
+    refused = {(trial.finding.text(), trial.fix) for trial in _trials(bench)} - good
     findings = []
     for finding in bench.report.findings:
-        kept = tuple(fix for fix in finding.fixes if (finding.text(), fix) not in tried - good)
+        kept = tuple(fix for fix in finding.fixes if (finding.text(), fix) not in refused)
         findings.append(finding if len(kept) == len(finding.fixes) else replace(finding, fixes=kept))
     return replace(bench.report, findings=tuple(findings))
 

@@ -9,7 +9,7 @@ zimage_utils.py, flux/flux_utils.py and flux_models.py) write it into their sour
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ..model.recipe import PartFile
@@ -85,7 +85,10 @@ def written_path(run: Run, part: PartFile) -> str | None:
 
 
 def other_files(run: Run) -> tuple[tuple[str, str], ...]:
-    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a saved state."""
+    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a state, lists of pictures.
+
+    The option of what a dataset names is its key in the dataset file.
+    """
     if run.config.lower().endswith(".json"):
         return ()  # the GUI keeps the prompts themselves there
     found: list[tuple[str, str]] = []
@@ -94,8 +97,19 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
         written = run.setting(option)
         entries = written if isinstance(written, list) else [written]
         found += [(option, entry) for entry in entries if isinstance(entry, str) and entry and "\0" not in entry]
+    found += _of_datasets(run)
     from_hub = run.settings.get("resume_from_huggingface")
     return tuple(pair for pair in found if pair[0] != "resume" or from_hub is None)
+
+
+def _of_datasets(run: Run) -> Iterator[tuple[str, str]]:
+    """The lists of pictures and the folders of control pictures, which go with a folder of pictures alone."""
+    for key, value in run.settings.items():
+        dataset, _, name = key.rpartition("/")
+        in_folder = any(f"{dataset}/{kind}_directory" in run.settings for kind in ("image", "video"))
+        looked_at = ("control_directory",) if in_folder else ("image_jsonl_file", "video_jsonl_file", "metadata_file")
+        if dataset and name in looked_at and isinstance(value.value, str) and value.value and not value.unknown:
+            yield key, value.value
 
 
 def shards_of(name: str) -> list[str]:

@@ -80,7 +80,7 @@ class Case:
         """(width, height) in pixels of the largest picture of each dataset and resolution."""
         return buckets(self.run, self.datasets)
 
-    @property
+    @cached_property
     def tokens(self) -> tuple[int, int]:
         """(image, text) tokens of the largest picture; a control image has as many as its picture."""
         image = max(self.tokens_of(*picture) for picture in self.pictures)

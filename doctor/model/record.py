@@ -67,7 +67,10 @@ def _init(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Non
     anew = {name: value.make for name, value in defaults.items() if isinstance(value, _Anew)}
 
     def __init__(self: Any, /, *args: Any, **given: Any) -> None:
-        values = {**defaults, **dict(zip(names, args)), **given}  # noqa: B905  # too many are refused below
+        values = self.__dict__
+        values.update(defaults)
+        values.update(zip(names, args))  # noqa: B905  # too many are refused below
+        values.update(given)
         if (
             values.keys() != known
             or len(args) > len(names)
@@ -77,7 +80,6 @@ def _init(names: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Non
         for name, make in anew.items():
             if values[name] is defaults[name]:
                 values[name] = make()
-        self.__dict__.update(values)
 
     return __init__
 

@@ -25,7 +25,7 @@ _FOLDER = "diffusion_pytorch_model-00001-of-00003.safetensors"  # the one folder
 def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
     """Every part that exists, with the tensors its trainer fills; a path that leads nowhere is left out."""
     if run.process_type == "datasets":
-        return Unknown("the file holds datasets alone")
+        return Unknown("it holds datasets alone, and no training")
     if not any(part.option in run.settings for part in part_files(run)):
         return Unknown("the config names no base model")
     components: dict[str, Component] = {}

@@ -82,6 +82,7 @@ class RecordedWorld(World):
         self.beside = live if told.live else None
         self._here = live or World()
         self._files: Mapping[str, Any] = told.files
+        self._headers: dict[int, tuple[bytes, int]] = {}
         self.system = self._live_system() if told.system is None else replace(told.system, recorded=told.about)
         self.variables = self.system.environment if self.beside is None else self.beside.variables
         self._folders = self._index()
@@ -185,7 +186,7 @@ class RecordedWorld(World):
                 if begin <= start and stop <= begin + len(data):
                     return data[start - begin : stop - begin]
             return Unknown(f"{path}: bytes {start}-{stop} are not in the recording")
-        data = _content(entry)
+        data = self._content(entry)
         if stop > len(data) and len(data) < size:
             if start >= len(data):
                 return Unknown(f"{path}: bytes {start}-{stop} are not in the recording")
@@ -202,7 +203,7 @@ class RecordedWorld(World):
         for digest in entry.get("digests", ()):
             if str(digest).startswith(kind + ":"):
                 return str(digest)
-        content = _content(entry)
+        content = self._content(entry)
         if not {"text", "json"} & entry.keys() or len(content) != self._size(entry):
             return Unknown("its digest is not in the recording")
         return f"{kind}:{fingerprints.of_bytes(content, kind)}"
@@ -210,9 +211,26 @@ class RecordedWorld(World):
     def _size(self, entry: Mapping[str, Any]) -> int:
         if "size" in entry:
             return int(entry["size"])
+        return len(self._content(entry)) + (self._header(entry)[1] if "tensors" in entry else 0)
+
+    def _content(self, entry: Mapping[str, Any]) -> bytes:
+        if "text" in entry:
+            return str(entry["text"]).encode()
+        if "json" in entry:
+            return json.dumps(entry["json"]).encode()
         if "tensors" in entry:
-            return len(_header(entry["tensors"])) + sum(_bytes(t) for t in entry["tensors"].values())
-        return len(_content(entry))
+            return self._header(entry)[0]
+        if "image" in entry:
+            width, height = entry["image"]
+            size = struct.pack(">I4sIIBBBBB", 13, b"IHDR", width, height, 8, 2, 0, 0, 0)
+            return b"\x89PNG\r\n\x1a\n" + size + b"\0" * 4
+        return b""
+
+    def _header(self, entry: Mapping[str, Any]) -> tuple[bytes, int]:
+        """As `_header_of` its tensors, made once: every look at the file asks."""
+        if id(entry) not in self._headers:
+            self._headers[id(entry)] = _header_of(entry["tensors"])
+        return self._headers[id(entry)]
 
     def refusal(self, folder: str) -> str | Unknown | None:
         found = self._nearest({mount.point: mount for mount in self._told.mounts}, folder)
@@ -258,32 +276,12 @@ class RecordedWorld(World):
         return {name: told[name] for name in names if name in told}
 
 
-def _content(entry: Mapping[str, Any]) -> bytes:
-    if "text" in entry:
-        return str(entry["text"]).encode()
-    if "json" in entry:
-        return json.dumps(entry["json"]).encode()
-    if "tensors" in entry:
-        return _header(entry["tensors"])
-    if "image" in entry:
-        width, height = entry["image"]
-        return (
-            b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", width, height, 8, 2, 0, 0, 0) + b"\0" * 4
-        )
-    return b""
-
-
-def _header(tensors: Mapping[str, Any]) -> bytes:
-    """A safetensors file up to its data, for tensors given as {name: [dtype, shape]}."""
+def _header_of(tensors: Mapping[str, Any]) -> tuple[bytes, int]:
+    """A safetensors file up to its data, and the bytes of that, for tensors given as {name: [dtype, shape]}."""
     offset, header = 0, {}
     for name, (dtype, shape) in tensors.items():
-        size = _bytes((dtype, shape))
+        size = math.prod(map(int, shape)) * BITS[dtype] // 8
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text
-
-
-def _bytes(tensor: Sequence[Any]) -> int:
-    dtype, shape = tensor
-    return math.prod(map(int, shape)) * BITS[dtype] // 8
+    return struct.pack("<Q", len(text)) + text, offset

@@ -61,6 +61,7 @@ caption_extension = ".txt"
 image_directory = "cats"
 cache_directory = "cache"
 """
+LISTED = DATA.replace('image_directory = "cats"', 'image_jsonl_file = "nowhere.jsonl"')
 
 
 def pictures(folder: Path, caption: str = ".txt", count: int = 2) -> None:
@@ -202,6 +203,8 @@ ZIMAGE_SICK: list[tuple[str, dict[str, object], str, tuple[str, str]]] = [
     ("an ending without a dot", {}, DATA.replace('".txt"', '"txt"'), ("KOH005", "/datasets/0")),
     ("no rate", {"learning_rate": None}, DATA, ("KOH010", "")),
     ("no datasets", {"dataset_config": "nowhere.toml"}, DATA, ("KOH012", "/dataset_config")),
+    ("no list of pictures", {}, LISTED, ("KOH012", "/datasets/0/image_jsonl_file")),
+    ("no control pictures", {}, f'{DATA}control_directory = "no"\n', ("KOH012", "/datasets/0/control_directory")),
     ("no optimizer", {"optimizer_type": None}, DATA, ("KOH013", "")),
     ("no adapter", {"base_weights": ["/nowhere.safetensors"]}, DATA, ("KOH012", "/base_weights")),
 ]
@@ -219,6 +222,12 @@ def test_zimage(
 ) -> None:
     ((rule, pointer),) = findings(zimage(tmp_path, monkeypatch, data, **changed))
     assert rule == expected[0] and pointer is not None and pointer.startswith(expected[1])
+
+
+def test_the_scripts_that_make_the_caches_open_the_dataset_file_too(tmp_path: Path) -> None:
+    start = b"python cache_latents.py --dataset_config nowhere.toml --vae v.safetensors\n"
+    report = examine_config(str(tmp_path / "cache.sh"), LiveWorld(cwd=str(tmp_path)), text=start).report
+    assert [f.rule for f in report.errors] == ["KOH012"]
 
 
 def test_a_folder_of_videos_is_no_folder_of_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

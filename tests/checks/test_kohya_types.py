@@ -55,6 +55,53 @@ def test_types_in_a_dataset_file(tmp_path: Path, around: str, line: str, cure: s
         assert (apply_edits(text, steps) == text.replace(line, cure)) if cure else not steps
 
 
+# argparse: expected one argument
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--save_every_n_epochs", True),
+        ("--save_every_n_epoch", True),
+        ("--save_every_n_epochs 2", False),
+        ("--optimizer_args", False),
+        ("--sdpa", False),
+    ],
+)
+def test_an_option_without_its_value(tmp_path: Path, option: str, said: bool) -> None:
+    start = f"accelerate launch flux_train_network.py {option} --output_dir x\n".encode()
+    report = examine_config(str(tmp_path / "train.sh"), LiveWorld(), RULES, start).report
+    assert [f.rule for f in report.errors] == ["KOH015"] * said
+
+
+# each was given to the trainers' own ConfigSanitizer: (the file, what it begins to say, None where it is taken)
+SHAPES: list[tuple[str, str | None]] = [
+    (SD_SCRIPTS, None),
+    (INLINE, None),
+    (MUSUBI, None),
+    (SD_SCRIPTS.replace("[[datasets]]", "[datasets]", 1), "resolution stands in a table"),
+    (SD_SCRIPTS.replace("[[datasets.subsets]]", "[datasets.subsets]"), "image_dir stands in a table"),
+    ('[[datasets.subsets]]\nimage_dir = "x"\n', "subsets stands in a table"),
+    (MUSUBI.replace("[general]", "[[general]]"), "general is a list"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), SHAPES)
+def test_the_shape_of_a_dataset_file(tmp_path: Path, text: str, said: str | None) -> None:
+    rules = [rule for rule in all_rules() if rule.id == "KOH019"]
+    report = examine_config(str(tmp_path / "data.toml"), LiveWorld(), rules, text.encode()).report
+    assert not report.crashed and [f.text().startswith(said or "-") for f in report.findings] == [True] * bool(said)
+
+
+def test_what_stands_beside_the_datasets_is_no_option(tmp_path: Path) -> None:
+    """extra keys not allowed @ data['resolution']; the run keeps its own resolution."""
+    (tmp_path / "data.toml").write_text("resolution = 512\nseed = 1\n" + SD_SCRIPTS, encoding="utf-8")
+    start = b"accelerate launch flux_train_network.py --dataset_config data.toml --resolution 768 --output_dir x\n"
+    rules = [rule for rule in all_rules() if rule.id == "KOH019"]
+    seen = examine_config(str(tmp_path / "train.sh"), LiveWorld(), rules, start)
+    assert [f.text().partition(" ")[0] for f in seen.report.findings] == ["resolution", "seed"]
+    (run,) = seen.reading.runs
+    assert run.setting("resolution") == "768" and run.setting("seed") is None
+
+
 @pytest.mark.parametrize(("steps", "said"), [('"1600"', True), ('""', False), ("1600", False)])
 def test_an_empty_text_is_mostly_nothing(tmp_path: Path, steps: str, said: bool) -> None:
     """A generator of such files writes max_train_steps = "" beside max_train_epochs, which then goes before."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 import ntpath
 import posixpath
+from functools import cache
 from typing import Any
 
 from zdoctor.doctor.families.tensors import needed_tensors
@@ -437,8 +438,13 @@ MACHINES = {
 
 def load(name: str) -> Record:
     """The record of a machine, as it would be read from a machine file."""
-    record: Record = json.loads(json.dumps(MACHINES[name]()))
+    record: Record = json.loads(_written(name))
     return record
+
+
+@cache
+def _written(name: str) -> str:
+    return json.dumps(MACHINES[name]())
 
 
 def text(name: str) -> str:

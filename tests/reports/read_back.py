@@ -7,16 +7,23 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
 from markdown_it import MarkdownIt
 
 from zdoctor.doctor.model import Report
+from zdoctor.reports import render
 from zdoctor.tests.reports.sarif_schema import SARIF
 
 VALID = jsonschema.Draft202012Validator(SARIF, format_checker=jsonschema.FormatChecker())
 IDS = r"[A-Z]{3}\d{3}(?: [A-Z]{3}\d{3})*"
+
+
+def in_full(format: str, report: Report, **more: Any) -> str:
+    """The report with every finding in words of its own, as `--verbose` and a screen without an end have it."""
+    return render(format, report, verbose=True, **more)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from zdoctor.doctor.model.caches import Inventory, Waste
 from zdoctor.doctor.probe.hub.inventory import probe_inventory
 from zdoctor.reports import cache, cache_json
-from zdoctor.reports.terminal import paint
+from zdoctor.reports.painting import Screen, paint
 from zdoctor.reports.waste import _delete
 from zdoctor.tests.doctor.probe.test_hub import COMMIT, MODEL, POSIX, cached, machine
 from zdoctor.tests.hub_server import sha256
@@ -54,7 +54,7 @@ def test_json(request: pytest.FixtureRequest) -> None:
 
 
 def test_colour_changes_no_word() -> None:
-    plain, coloured = paint(cache.lines(seen())), paint(cache.lines(seen()), color=True)
+    plain, coloured = paint(cache.lines(seen())), paint(cache.lines(seen()), Screen(color=True))
     assert "\x1b[" in coloured and "\x1b" not in plain
     bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()

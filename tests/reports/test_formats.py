@@ -31,7 +31,7 @@ from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import FORMATS, markdown, render, sarif, words
 from zdoctor.tests.machines import load
-from zdoctor.tests.reports.read_back import READERS, VALID, Told, of
+from zdoctor.tests.reports.read_back import READERS, VALID, Told, in_full, of
 from zdoctor.tests.reports.test_reports import CASES, compare
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def seen(case: str) -> Examination:
 
 
 def rendered(format: str, made: Examination) -> str:
-    return render(format, made.report, rules=made.rules, version="0.1.0", config=made.written)
+    return in_full(format, made.report, rules=made.rules, version="0.1.0", config=made.written)
 
 
 @pytest.mark.parametrize("case", ["kaggle", "healthy", "windows"])
@@ -80,7 +80,7 @@ def test_every_format_has_a_reader() -> None:
 )
 def test_what_is_not_known_and_what_crashed_shows(report: Report) -> None:
     for format in FORMATS:
-        told = READERS[format](render(format, report, rules=all_rules()))
+        told = READERS[format](in_full(format, report, rules=all_rules()))
         assert told == of(report), format
         assert all(outcome.reason in " ".join(told.said.split()) for outcome in report.unknown), format
 
@@ -114,7 +114,7 @@ def test_rules_that_an_unreadable_config_leaves_open_are_counted(data: bytes) ->
 def test_a_check_that_was_cut_short_is_not_green() -> None:
     report = Report("c.yaml", None, command="probe", cut_short="five minutes were not enough")
     for format in ENDINGS:
-        told = READERS[format](render(format, report))
+        told = READERS[format](in_full(format, report))
         assert told.exit_code == 3 and report.cut_short in told.said, format
 
 
@@ -163,7 +163,7 @@ def squeezed(text: str) -> str:
 def test_no_word_breaks_a_format(report: Report) -> None:
     """Each parses, tells the same as the others, shows every message whole and no control character."""
     for format in ENDINGS:
-        page = render(format, report, rules=all_rules()[:3], version="0.1.0")
+        page = in_full(format, report, rules=all_rules()[:3], version="0.1.0")
         page.encode("utf-8")
         assert not UNPRINTABLE.search(page), format
         told = READERS[format](page)
@@ -178,14 +178,14 @@ def test_very_long_words_take_no_time_and_stay_whole() -> None:
     for word in ("a.-" * 30_000, "(" * 50_000 + ".", "`" * 20_000, "x" * 100_000 + "!"):
         report = Report("c", None, (replace(found(None, "{w}", w=word, severity="error"), rule="PTH001"),))
         for format in ENDINGS:
-            assert word in READERS[format](render(format, report)).said, format
+            assert word in READERS[format](in_full(format, report)).said, format
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_command_line_writes_every_format(format: str, tmp_path: Path) -> None:
     file = tmp_path / "report"
     config, machine = ROOT / "examples" / "kaggle_zimage.yaml", ROOT / "examples" / "kaggle_t4x2.json"
-    code = main(["check", str(config), "--machine", str(machine), "--format", format, "-o", str(file)])
+    code = main(["check", str(config), "--machine", str(machine), "--format", format, "-v", "-o", str(file)])
     told = READERS[format](file.read_text(encoding="utf-8"))
     assert code == told.exit_code == 1 and "MDL003" in told.errors and "DSK001" in told.unknown
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.examine.engine import merge
 from zdoctor.doctor.model import Finding, Report, Where
 from zdoctor.reports import words
 
@@ -29,7 +30,7 @@ def error(rule: str, line: int | None) -> Finding:
 )
 def test_what_lies_nearest_to_the_cause_is_explained_first(rules: list[str], named: str, about: str) -> None:
     report = Report("c.yaml", "ai-toolkit", tuple(error(rule, line) for line, rule in enumerate(rules, 1)))
-    assert words.next_step(report) == (f"zdoctor explain {named}", about)
+    assert words.next_step(merge([report])) == (f"zdoctor explain {named}", about)
 
 
 @pytest.mark.parametrize(

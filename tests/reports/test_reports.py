@@ -14,7 +14,9 @@ from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Finding, Outcome, Report, Where, found
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.reports import json as json_report
+from zdoctor.reports import plan as plan_report
 from zdoctor.reports import terminal, words
+from zdoctor.reports.painting import Screen, paint
 from zdoctor.tests.machines import load
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +45,6 @@ def compare(name: str, text: str, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_terminal(case: str, request: pytest.FixtureRequest) -> None:
-    compare(f"{case}.txt", terminal.paint(terminal.lines(report_of(case))), request)
-
-
-@pytest.mark.parametrize("case", CASES)
 def test_json(case: str, request: pytest.FixtureRequest) -> None:
     compare(f"{case}.json", json_report.render(report_of(case)), request)
 
@@ -59,12 +56,12 @@ def test_plan(case: str, request: pytest.FixtureRequest, tmp_path: Path, monkeyp
     _, config = CASES[case]
     (tmp_path / Path(config).name).write_bytes((ROOT / config).read_bytes())
     plan = prescribe(report_of(case))
-    compare(f"{case}.plan.txt", terminal.paint(terminal.plan_lines(plan, writer.diff(plan))), request)
+    compare(f"{case}.plan.txt", paint(plan_report.lines(plan, writer.diff(plan))), request)
 
 
 def test_colour_changes_no_word() -> None:
     report = report_of("kaggle")
-    plain, coloured = terminal.paint(terminal.lines(report)), terminal.paint(terminal.lines(report), color=True)
+    plain, coloured = paint(terminal.lines(report)), paint(terminal.lines(report), Screen(color=True))
     assert "\x1b[" in coloured and "\x1b[" not in plain
     bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
@@ -84,13 +81,13 @@ def test_colour_changes_no_word() -> None:
 def test_the_exit_code_is_the_same_in_every_format(report: Report, code: int) -> None:
     assert report.exit_code == code
     assert json_report.as_data(report)["ok"] == (code == 0)
-    assert "next: zdoctor train" not in terminal.paint(terminal.lines(report)) or code == 0
+    assert "next: zdoctor train" not in paint(terminal.lines(report)) or code == 0
 
 
 @pytest.mark.parametrize("color", [False, True])
 def test_control_characters_of_a_path_do_not_reach_the_terminal(color: bool) -> None:
     finding = found(Where("c\x1b]0;owned\x07.yaml"), "{path} is \x9b31mred.", path="/data/\x1b[2Jx")
-    text = terminal.paint(terminal.lines(Report("c", None, (finding,))), color=color)
+    text = paint(terminal.lines(Report("c", None, (finding,))), Screen(color=color))
     assert "\x1b]" not in text and "\x1b[2J" not in text and "\x07" not in text and "\x9b" not in text
 
 

@@ -24,6 +24,7 @@ from ...model import (
     Step,
     WriteText,
 )
+from ..actions.copy import Progress
 from ..actions.errors import ApplyError
 from ..actions.paths import QUARANTINE, at, behind, hub_root, place
 from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
@@ -98,17 +99,20 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def precheck(steps: list[Step]) -> Needs:
+def precheck(steps: list[Step], progress: Progress | None = None) -> Needs:
     """What the steps of a plan need. Raises ApplyError for what stands against them."""
     needs = Needs()
     taken: dict[Path, Step] = {}
+    above: set[Path] = set()
     for step in steps:
         path = place(step)
         _require_inside(at(step.path), path)
-        _require_apart(step, path, taken)
+        _require_apart(step, path, taken, above)
         KINDS[type(step)].precheck(step, path, needs)
     needs.require_room()
     if needs.online:
+        if progress is not None:
+            progress(0, 0, "asking whether the hub can be reached")
         require_hub(fetch_file.mirror())
     return needs
 
@@ -123,13 +127,14 @@ def _require_inside(named: Path, path: Path) -> None:
             raise ApplyError(f"{named} leads out of the cache, to {target}")
 
 
-def _require_apart(step: Step, path: Path, taken: dict[Path, Step]) -> None:
+def _require_apart(step: Step, path: Path, taken: dict[Path, Step], above: set[Path]) -> None:
     """Refuse a plan whose steps get in each other's way: an earlier step at the same path may only be another edit
-    of the same text, or what moved the old thing aside."""
+    of the same text, or what moved the old thing aside. `above` holds the folders above what is taken."""
     before = taken.get(path)
     edits = isinstance(step, SetValue | ReplaceText) and isinstance(before, SetValue | ReplaceText)
     cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
-    nested = any(path in other.parents or other in path.parents for other in taken)
+    nested = path in above or any(folder in taken for folder in path.parents)
     if nested or not (before is None or edits or cleared):
         raise ApplyError(f"The plan writes to {path} twice")
     taken[path] = step
+    above.update(path.parents)

@@ -20,6 +20,7 @@ from ...model.record import dataclass, replace
 LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")
 # what the parser hands on: a number on a command line is a text in the file
 PARSED = Dialect(words=True)
+DATASET_SECTIONS = frozenset(("general", "datasets"))
 _NUMBER = re.compile(r"-\.?\d")
 
 
@@ -249,16 +250,20 @@ def flat(root: Node, config: Config) -> dict[str, Value]:
 
 
 def datasets_of(root: Node, config: Config) -> dict[str, Value]:
-    """Every value of a dataset file by its key, such as `datasets/0/subsets/1/image_dir`."""
-    return {pointer[1:]: value for pointer, value in values_of(root, config).items()}
+    """Every value of a dataset file by its key, such as `datasets/0/subsets/1/image_dir`.
+
+    What stands outside of both its sections is no option of the training; its keys begin with `dataset_config/`.
+    """
+    return {
+        ("" if pointer.split("/")[1] in DATASET_SECTIONS else "dataset_config/") + pointer[1:]: value
+        for pointer, value in values_of(root, config).items()
+    }
 
 
 def is_datasets(root: Node) -> bool:
     """Whether a file holds datasets and no options."""
     return (
-        isinstance(root.children, dict)
-        and "datasets" in root.children
-        and set(root.children) <= {"general", "datasets"}
+        isinstance(root.children, dict) and "datasets" in root.children and root.children.keys() <= DATASET_SECTIONS
     )
 
 

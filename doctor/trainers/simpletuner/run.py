@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from ...configs.defaults import same
 from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
-from ...families.record import Flavour
+from ...families.record import Flavour, SimpleTuner
 from ...model import Config, Dataset, Run, SamplePrompt
-from ...model.recipe import Network, Recipe, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Network, Recipe
 from ...model.record import replace
 from .datasets import datasets, settings
 from .lycoris import lokr, rank_of
@@ -159,10 +160,20 @@ def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
     return folders | {f"{one.key}/control_folders": f"{one.key}/conditioning_data" for one in found}
 
 
+def _members(name: str) -> dict[str, SimpleTuner]:
+    """The architectures of a model_family."""
+    return {f.name: f.simpletuner for f in families() if f.simpletuner and f.simpletuner.family == name}
+
+
+def flavours_of(name: str) -> frozenset[str]:
+    """Every model_flavour of a model_family, none where it has no record."""
+    return frozenset(flavour for member in _members(name).values() for flavour in member.flavours)
+
+
 def _family(options: Written) -> tuple[str | None, Flavour]:
     """The architecture that is trained, and its flavour; what is not known is taken by its name."""
     name = options.text("model_family").lower()
-    members = {f.name: f.simpletuner for f in families() if f.simpletuner and f.simpletuner.family == name}
+    members = _members(name)
     flavour = options.text("model_flavour") or next((m.default for m in members.values()), "")
     for architecture, member in members.items():
         if flavour in member.flavours:

@@ -34,6 +34,7 @@ SICK: Sequence[tuple[dict[str, Any], str, str]] = [
     ({"adam_weight_decay": "many"}, "SIM003", "a number"),
     ({"use_ema": "maybe"}, "SIM003", "true or false"),
     ({"compress_disk_cache": 2}, "SIM003", "true or false"),
+    ({"model_flavour": "trubo", "pretrained_model_name_or_path": ...}, "SIM003", "Did you mean turbo?"),
     ({"gradient_accumulation_steps": 0}, "SIM003", "at least 1"),
     ({"model_type": "full"}, "SIM003", "only a LoRA"),
     ({"mixed_precision": "fp8"}, "SIM003", "Use bf16"),

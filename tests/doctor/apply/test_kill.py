@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver fork
 
 
 @pytest.mark.parametrize(
-    "mode, stride", [("kill", 1), ("undo", 3), ("full", 3), ("interrupt", 5), ("recover", 6), ("second", 1)]
+    "mode, stride", [("kill", 1), ("undo", 3), ("full", 3), ("interrupt", 5), ("recover", 6), ("second", 4)]
 )
 def test_at_every_point(tmp_path: Path, mode: str, stride: int) -> None:
     memory = Path("/dev/shm")  # thousands of forced writes: where there is a disk in memory, use it

@@ -78,7 +78,7 @@ def test_a_command_that_would_fail_is_not_started(folder: Path, command: list[st
     done = run(*command)
     assert done.returncode == 1
     assert "not started, because it would fail" in done.stderr
-    assert "KOH001" in done.stderr
+    assert "error KOH011" in " ".join(done.stderr.split())
 
 
 def test_what_is_not_known_is_not_called_good(folder: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zdoctor.doctor.crash import compare
 from zdoctor.reports.crash import comparison_lines
-from zdoctor.reports.terminal import paint
+from zdoctor.reports.painting import Screen, paint
 
 WORKED = textwrap.dedent(
     """\
@@ -78,4 +78,4 @@ def test_a_log_is_the_same_as_itself(log: str) -> None:
 @settings(deadline=None)  # the tables of known failures are read at the first
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_two_texts_are_compared(one: str, other: str) -> None:
-    paint(comparison_lines(compare(one, other)), width=60)
+    paint(comparison_lines(compare(one, other)), Screen(width=60))

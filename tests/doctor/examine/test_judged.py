@@ -21,8 +21,9 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, NotApplicable, Rule, all_rules
 from zdoctor.reports import FORMATS, render, words
+from zdoctor.reports.painting import Screen
 from zdoctor.tests.machines import load
-from zdoctor.tests.reports.read_back import READERS
+from zdoctor.tests.reports.read_back import READERS, in_full
 
 ROOT = Path(__file__).parents[3]
 AI_TOOLKIT = """\
@@ -128,7 +129,7 @@ def patient(folder: Path, file: str, text: str, beside: str, more: str) -> str:
 def green(report: Report) -> list[str]:
     """The formats in which a report reads, or looks, as if all were well."""
     told = {format: READERS[format](render(format, report, rules=all_rules())).said for format in FORMATS}
-    coloured = render("text", report, color=True)
+    coloured = render("text", report, screen=Screen(color=True))
     found = [
         name for name, said in told.items() if "nothing found" in said or "not judged" not in said.replace("_", " ")
     ]
@@ -146,7 +147,9 @@ def test_a_family_without_a_record_is_said_first_and_is_not_green(
     assert not report.errors, [finding.text() for finding in report.errors]
     assert {"settings", "datasets"} <= set(report.judged)
     assert {"model files", "memory"} <= {one.what for one in report.not_judged}
-    assert f"no error found; not judged: model files, memory: no record of {architecture}" in words.verdict(report)
+    assert f"no error found; not judged: model files, memory: no record of {architecture}" in words.with_reasons(
+        report
+    )
     assert green(report) == []
     assert main(["check", config]) == 0
     assert main(["check", config, "--strict"]) == 3
@@ -171,7 +174,7 @@ def test_what_was_not_asked_is_not_judged() -> None:
     report = examine_config("config.yaml", RecordedWorld(load("healthy")), rules, text=text).report
     assert report.judged == ("settings",) and report.passed == ("CFG002",)
     assert {one.reason for one in report.not_judged} == {NOT_SELECTED}
-    assert words.verdict(report) == "no error found; not judged: all else: no rule about it was asked"
+    assert words.with_reasons(report) == "no error found; not judged: all else: no rule about it was asked"
     assert report.exit_code == replace(report, strict=True).exit_code == 0
 
 
@@ -182,7 +185,7 @@ def test_strict_ends_with_3_in_every_format(format: str) -> None:
     strict = replace(report, strict=True)
     assert (report.exit_code, strict.exit_code) == (0, 3)
     if format not in ("text", "markdown"):  # which name no exit code
-        assert READERS[format](render(format, strict)).exit_code == 3
+        assert READERS[format](in_full(format, strict)).exit_code == 3
 
 
 def silent(name: str) -> Rule:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.model import ModelFolder, Unknown
+from zdoctor.doctor.model import Component, ModelFolder, Unknown
 from zdoctor.doctor.probe.components import read_component
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.skeletons import with_skeletons
@@ -71,10 +72,57 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in PARTS}
 
 
-def look(folder: Path) -> ModelFolder:
-    world = LiveWorld({}, cwd=str(folder), home=str(folder))
-    parts = {p.name: read_component(world, p.name, str(p)) for p in sorted(folder.iterdir())}
-    return with_skeletons(world, ModelFolder(str(folder), "diffusers", str(folder), parts))
+LOST = {
+    "SD3": "transformer_blocks.1.ff.net.0.proj.weight",
+    "Gemma 2": "model.layers.1.mlp.gate_proj.weight",
+    "VQ model": "decoder.mid_block.attentions.0.to_q.weight",
+}
+STRANGE: dict[str, tuple[dict[str, Any], str]] = {
+    "invented": ({"_class_name": "NoSuchModel"}, "has no model NoSuchModel"),
+    "no model": ({"_class_name": "DDIMScheduler"}, "has no model DDIMScheduler"),
+    "quantized": (
+        {"_class_name": "SD3Transformer2DModel", "quantization_config": {"quant_method": "x"}},
+        "stored quantized",
+    ),
+    "broken": ({"_class_name": "SD3Transformer2DModel", "num_layers": "many"}, "Error"),
+    "a module": ({"architectures": ["os"], "model_type": "x"}, "has no model os"),
+}
+
+
+def world() -> LiveWorld:
+    return LiveWorld({}, cwd="/", home="/")
+
+
+def read(name: str, part: Path) -> Component:
+    return read_component(world(), name, str(part))
+
+
+def older(tensors: dict[str, Any]) -> None:
+    """The names that attention had in older files."""
+    old = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+    for name in list(tensors):
+        new = name
+        for now, then in old.items():
+            new = new.replace(f"attentions.0.{now}.", f"attentions.0.{then}.")
+        tensors[new] = tensors.pop(name)
+
+
+@pytest.fixture(scope="module")
+def asked(saved: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Component]:
+    """Whole, sick, older and strange parts, after one process was asked about all of them."""
+    folder = tmp_path_factory.mktemp("asked")
+    parts = {f"whole {name}": read(f"{PARTS[name][0]}-{name}", root / PARTS[name][0]) for name, root in saved.items()}
+    for name, lost in LOST.items():
+        sick = copied(saved[name], folder / name, methodcaller("pop", lost))
+        parts[f"sick {name}"] = read(PARTS[name][0], sick / PARTS[name][0])
+    parts["older VQ model"] = read("vae", copied(saved["VQ model"], folder / "older", older) / "vae")
+    for name, (config, _) in STRANGE.items():
+        parts[name] = replace(parts["whole SD3"], config=config, class_name=config.get("_class_name", "os"))
+    return with_skeletons(world(), of(parts)).components
+
+
+def of(parts: Mapping[str, Component]) -> ModelFolder:
+    return ModelFolder("x", "diffusers", "x", parts)
 
 
 def missing(model: ModelFolder) -> list[str]:
@@ -82,7 +130,7 @@ def missing(model: ModelFolder) -> list[str]:
     return [name for finding in findings for name in finding.evidence["names"]]
 
 
-def copied(folder: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+def copied(folder: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """The folder with other tensors in its weight file."""
     for file in folder.rglob("*.json"):
         place = target / file.relative_to(folder)
@@ -97,97 +145,54 @@ def copied(folder: Path, target: Path, change: Callable[[dict[str, Any]], None])
 
 def test_no_table_no_verdict(saved: dict[str, Path]) -> None:
     """Without asking, the rule is unknown: never passed."""
-    world = LiveWorld({}, cwd="/", home="/")
-    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
-    model = ModelFolder("x", "diffusers", "x", {"transformer": part})
     with pytest.raises(Unestablished, match=r"zdoctor check --deep"):
-        missing(model)
+        missing(of({"transformer": read("transformer", saved["SD3"] / "transformer")}))
 
 
-def test_whole_parts_are_passed(saved: dict[str, Path], tmp_path: Path) -> None:
-    """One process answers for all parts; a tied output head is not in the file and is not missed."""
-    for folder in saved.values():
-        for part in folder.iterdir():
-            (tmp_path / f"{part.name}-{folder.name}").symlink_to(part)
-    model = look(tmp_path)
-    assert len(model.components) == len(PARTS)
-    assert all(part.needed for part in model.components.values())
-    assert missing(model) == []
+@pytest.mark.parametrize("name", PARTS)
+def test_whole_parts_are_passed(asked: Mapping[str, Component], name: str) -> None:
+    """A tied output head is not in the file and is not missed."""
+    part = asked[f"whole {name}"]
+    assert part.needed and missing(of({"part": part})) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "lost"),
-    [
-        ("SD3", "transformer_blocks.1.ff.net.0.proj.weight"),
-        ("Gemma 2", "model.layers.1.mlp.gate_proj.weight"),
-        ("VQ model", "decoder.mid_block.attentions.0.to_q.weight"),
-    ],
-)
-def test_missing_tensors_are_named(saved: dict[str, Path], tmp_path: Path, name: str, lost: str) -> None:
-    folder = copied(saved[name], tmp_path / "sick", lambda tensors: tensors.__delitem__(lost))
-    assert missing(look(folder)) == [lost]
-    part, make = PARTS[name]
-    loaded = type(make()).from_pretrained(folder / part)  # the loader itself says nothing that stops a run
+@pytest.mark.parametrize(("name", "lost"), LOST.items())
+def test_missing_tensors_are_named(
+    saved: dict[str, Path], asked: Mapping[str, Component], name: str, lost: str
+) -> None:
+    sick = asked[f"sick {name}"]
+    assert missing(of({"part": sick})) == [lost]
+    # the loader itself says nothing that stops a run
+    loaded = type(PARTS[name][1]()).from_pretrained(sick.folder)
     left = [key for key, value in loaded.named_parameters() if value.is_meta]
     assert left == ([] if name == "Gemma 2" else [lost])  # transformers fills it with random numbers
 
 
-def test_names_of_older_files_are_understood(saved: dict[str, Path], tmp_path: Path) -> None:
-    old = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
-
-    def rename(tensors: dict[str, Any]) -> None:
-        for name in list(tensors):
-            new = name
-            for now, then in old.items():
-                new = new.replace(f"attentions.0.{now}.", f"attentions.0.{then}.")
-            tensors[new] = tensors.pop(name)
-
-    folder = copied(saved["VQ model"], tmp_path / "old", rename)
-    assert any("proj_attn" in name for name in look(folder).components["vae"].tensors)
-    assert missing(look(folder)) == []
+def test_names_of_older_files_are_understood(asked: Mapping[str, Component]) -> None:
+    part = asked["older VQ model"]
+    assert any("proj_attn" in name for name in part.tensors)
+    assert part.needed and missing(of({"part": part})) == []
 
 
-STRANGE: dict[str, tuple[dict[str, Any], str]] = {
-    "invented": ({"_class_name": "NoSuchModel"}, "has no model NoSuchModel"),
-    "no model": ({"_class_name": "DDIMScheduler"}, "has no model DDIMScheduler"),
-    "quantized": (
-        {"_class_name": "SD3Transformer2DModel", "quantization_config": {"quant_method": "x"}},
-        "stored quantized",
-    ),
-    "broken": ({"_class_name": "SD3Transformer2DModel", "num_layers": "many"}, "Error"),
-    "a module": ({"architectures": ["os"], "model_type": "x"}, "has no model os"),
-}
-
-
-def test_what_cannot_be_built_stays_unknown(saved: dict[str, Path]) -> None:
-    """And does not spoil the answer for the part beside it."""
-    world = LiveWorld({}, cwd="/", home="/")
-    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
-    parts = {
-        name: replace(part, config=config, class_name=config.get("_class_name", "os"))
-        for name, (config, _) in STRANGE.items()
-    }
-    answers = world.skeletons({**parts, "sound": part})
-    assert answers["sound"] == {name: tensor.shape for name, tensor in part.tensors.items()}
-    for name, (_, said) in STRANGE.items():
-        answer = answers[name]
-        assert isinstance(answer, Unknown) and said in answer.reason, (name, answer)
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_cannot_be_built_stays_unknown(asked: Mapping[str, Component], name: str) -> None:
+    """And does not spoil the answers for the parts beside it."""
+    assert asked[name].needed is None and STRANGE[name][1] in asked[name].needed_reason
+    assert asked["whole SD3"].needed == {n: tensor.shape for n, tensor in asked["whole SD3"].tensors.items()}
 
 
 def test_libraries_that_do_not_answer(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment whose torch is broken makes the part unknown, with the last line of the error."""
-    world = LiveWorld({}, cwd="/", home="/")
-    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    part = read("transformer", saved["SD3"] / "transformer")
     monkeypatch.setenv("PYTHONPATH", str(saved["SD3"]))
     (saved["SD3"] / "diffusers.py").write_text("raise ImportError('libcudart.so.12: cannot open')")
-    (answer,) = world.skeletons({"transformer": part}).values()
+    (answer,) = world().skeletons({"transformer": part}).values()
     (saved["SD3"] / "diffusers.py").unlink()
     assert isinstance(answer, Unknown) and "libcudart" in answer.reason
 
 
 def test_child_that_is_killed(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    world = LiveWorld({}, cwd="/", home="/")
-    part = read_component(world, "transformer", str(saved["SD3"] / "transformer"))
+    part = read("transformer", saved["SD3"] / "transformer")
     monkeypatch.setattr("zdoctor.doctor.probe.skeletons.sys.executable", "/bin/false")
-    (answer,) = world.skeletons({"transformer": part}).values()
+    (answer,) = world().skeletons({"transformer": part}).values()
     assert isinstance(answer, Unknown) and "exit code 1" in answer.reason
