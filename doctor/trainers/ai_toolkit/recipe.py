@@ -8,7 +8,9 @@ from operator import or_
 from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
-from ...model.recipe import Dataset, GuidanceTarget, OutputPreservation, Recipe, SamplePrompt, with_fields
+from ...model.datasets import Dataset
+from ...model.field_names import with_fields
+from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe, SamplePrompt
 from ...model.record import replace
 
 # Each was a switch is_… of its own.

@@ -137,7 +137,8 @@ def buckets_of(key: str, options: Written, step: int) -> Buckets:
         round_one = next((side for megapixels, side in _ROUND if abs(area / 1e6 - megapixels) < 0.05), sqrt(area))
         square = nearest(round_one, step)
     square = max(_CELL, square // _CELL * _CELL)
-    if options.flag(f"{key}/crop"):
+    own = options.below(key)
+    if own.flag("crop") and own.text("crop_aspect", default="square") != "preserve":
         return Buckets(square, square)
     digits = min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9)
     if kind == "pixel":

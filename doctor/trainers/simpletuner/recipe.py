@@ -14,7 +14,8 @@ from ...configs.refused import Reason, converted, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run, Schema, Unknown
-from ...model.recipe import Logging, TimestepDensity, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Logging, TimestepDensity
 from ...model.record import replace
 from ...model.trainer import Folders
 from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
