@@ -16,8 +16,7 @@ from ..model.record import replace
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
-from ..rules import all_repairs, all_rules
-from ..rules.selection import select
+from ..rules import all_repairs, all_rules, select
 from . import console
 from .examined import world_of
 from .repair import Fixed, carry_out, recover, say_unfinished
