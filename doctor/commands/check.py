@@ -11,6 +11,7 @@ from ... import __version__
 from ...reports import FORMATS, render
 from ...reports.painting import PAGE
 from .. import state
+from ..errors import UserError
 from ..examine.examination import Examination
 from ..model import Hub, Report
 from ..model.record import replace
@@ -21,6 +22,9 @@ from .examined import examined
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     machine_arguments(parser)
+    parser.epilog = (
+        "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     parser.add_argument(
@@ -41,14 +45,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace) -> int:
-    config = named_or_found(options.config)
+    config = named_or_found(options.config) if not options.words else _told(options)
     seen = examined(
         config,
         ignored=options.ignore,
         progress=console.reading() if options.deep else None,
         **asked_for(options),
     )
-    state.remember(config)
+    if not options.words:
+        state.remember(config)
     report = replace(seen.report, strict=options.strict)
     text = render(
         options.format,
@@ -60,10 +65,32 @@ def _shown(options: argparse.Namespace) -> int:
         verbose=options.verbose,
     )
     console.emit(text, options.output, spare=config)
+    sys.stdout.flush()
+    if any((state.state_folder() / "journal").glob("*")):
+        from .repair import say_unfinished
+
+        say_unfinished()
     if options.deep:
-        sys.stdout.flush()
         print(f"zdoctor: {verified(seen)}", file=sys.stderr)
     return report.exit_code
+
+
+def _told(options: argparse.Namespace) -> str:
+    """The config that the words of a command are, or name. Raises UserError where nothing is known of them."""
+    if options.config is not None:
+        raise UserError(f"{options.config} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
+    from .told import config_in, told_by
+
+    known = told_by(options.words)
+    config = known.config if known is not None else config_in(("", *options.words))
+    if config is None:
+        raise UserError(
+            "zdoctor knows neither what the command starts nor a config that it names.",
+            "zdoctor check -- accelerate launch train_network.py --config_file train.toml",
+        )
+    if known is not None and known.by_name:
+        print(f"zdoctor: {config}, which the command names, is looked at; its other words are not.", file=sys.stderr)
+    return config
 
 
 def check(
