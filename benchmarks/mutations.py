@@ -47,6 +47,7 @@ TAKEN = {
         r"|adapter/train|model/model_kwargs/\w+"  # any text is true
         r"|model/text_encoder_bits"  # only compared with 4 and 8
         r"|sample/network_multiplier"  # 1.0 in its place, which is printed
+        r"|train/weight_jitter"  # read in its own section only
         r"|slider/(targets/\*/shuffle|batch_full_slide)"  # any text is true
     ),
     # what is handed on from JSON is asked only for its truth, and any text is true
