@@ -32,6 +32,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
         "passed": list(report.passed),
         "not_applicable": list(report.not_applicable),
+        "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
         "judged": list(report.judged),
         "not_judged": [picked(one, "what", "reason") for one in report.not_judged],
         "elapsed_ms": round(report.elapsed_ms),

@@ -33,7 +33,8 @@ Data = dict[str, Any]
 def render(report: Report, rules: Sequence[Rule] = (), version: str = "", config: Config | None = None) -> str:
     """One JSON object, one trailing newline. `rules` are those that were asked, for their documentation; `config` is
     the text that the repairs count their offsets in."""
-    named = {*(f.rule for f in report.findings), *(o.rule for o in (*report.unknown, *report.crashed))}
+    found = (*report.findings, *(one.finding for one in report.allowed))
+    named = {*(finding.rule for finding in found), *(o.rule for o in (*report.unknown, *report.crashed))}
     described = [_rule(rule) for rule in rules if rule.id in named]
     index = {rule["id"]: number for number, rule in enumerate(described)}
     driver = {
@@ -97,10 +98,11 @@ def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:
     results: list[Data] = []
     seen: dict[str, int] = {}
-    for finding in report.findings:
+    reasons = {id(one.finding): one.reason for one in report.allowed}
+    for finding in (*report.findings, *(one.finding for one in report.allowed)):
         same = _fingerprint(finding)
         seen[same] = seen.get(same, 0) + 1
-        result = {
+        result: Data = {
             "ruleId": finding.rule,
             **({"ruleIndex": index[finding.rule]} if finding.rule in index else {}),
             "level": finding.severity or "note",
@@ -108,6 +110,9 @@ def _results(report: Report, index: dict[str, int], config: Config | None) -> li
             "locations": [_location(finding, report.config)],
             "partialFingerprints": {"ruleAndKey/v1": f"{same}:{seen[same]}"},
         }
+        if id(finding) in reasons:
+            justification = words.clean(reasons[id(finding)])
+            result["suppressions"] = [{"kind": "inSource", "justification": justification}]
         fixes = [fix for fix in (_fix(fix, config) for fix in finding.fixes) if fix]
         results.append({**result, "fixes": fixes} if fixes else result)
     return results

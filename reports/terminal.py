@@ -55,6 +55,10 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
     if verbose or not report.not_judged:
         yield from _outcomes("not known", report.unknown)
     yield from _outcomes(words.CRASHED, report.crashed)
+    if verbose:
+        for one in report.allowed:
+            yield Wrapped(f"{one.finding.rule} {words.line_of(one.finding)}{one.reason}", "allowed: ", "dim")
+        yield from [[]] * bool(report.allowed)
     if reasons := words.unjudged(report):
         for reason, areas in reasons.items():
             yield Wrapped(f"{', '.join(areas)}: {reason}", "not judged: ", "magenta")
@@ -66,6 +70,7 @@ def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> It
     yield Wrapped(words.verdict(report), "", f"bold {VERDICTS[words.tone(report)]}")
     yield Wrapped(f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms", "", "dim")
     what = [f"the {words.counted('note', len(notes))}"] * bool(notes) + ["what is not known"] * bool(report.unknown)
+    what += ["what is allowed"] * bool(report.allowed)
     if what and not verbose and report.command == "check":
         yield Typed(report.typed("check", "-v"), "more: ", f"tells {' and '.join(what)}", "dim")
     command, about = following or words.next_step(report)
