@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
 from . import words
+from .checked import Checked
 from .excerpt import excerpt
 from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened
 
@@ -14,6 +15,30 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
 MOST_ALIKE = 5  # findings of one kind that are told one by one
 MOST_FIXES = 3
+
+
+def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False) -> Iterator[Line]:
+    """The report of one config; of several what is wrong with each, and a line for each at the end."""
+    if len(checked) == 1:
+        yield from lines(checked[0].report, screen, config=checked[0].config, verbose=verbose)
+        return
+    for one in checked:
+        if verbose or any(finding.severity != "note" for finding in one.report.findings):
+            yield from _body(one.report, screen, one.config, verbose)
+    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.errors))
+    told = ordered if verbose else ordered[-max(screen.height - 8, 1) :]
+    if left := len(ordered) - len(told):
+        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].errors else f"and {left} more")]
+    for report in told:
+        verdict, style = words.verdict(report), VERDICTS[words.tone(report)]
+        yield Wrapped(f"{report.config}: {verdict}", "", style)
+    failed = [report for report in ordered if report.errors]
+    yield []
+    said = f"{len(failed)} of {len(checked)} configs have errors"
+    yield [("bold red", said)] if failed else [("bold", f"no error found in {len(checked)} configs")]
+    command, about = words.next_step(failed[0]) if failed else ("", "")
+    if command:
+        yield Typed(command, "next: ", about)
 
 
 def lines(

@@ -8,18 +8,23 @@ import sys
 from collections.abc import Sequence
 
 from ... import __version__
-from ...reports import FORMATS, render
+from ...reports import FORMATS, Checked, render
 from ...reports.painting import PAGE
 from .. import state
+from ..errors import USER_MISTAKE, UserError
 from ..examine.examination import Examination
 from ..model import Hub, Report
 from ..model.record import replace
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
+from .configs import configs_of
 from .examined import examined
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "config", nargs="*", metavar="CONFIG", help="config files, folders to look through, or patterns in quotes"
+    )
     machine_arguments(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
@@ -28,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ignore", metavar="IDS", type=comma_separated, default=[], help="all but these rules")
     parser.add_argument("--strict", action="store_true", help="exit code 3 where something was not judged")
+    parser.add_argument("--exit-zero", action="store_true", help="exit code 0 whatever is found")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
 
@@ -41,29 +47,43 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace) -> int:
-    config = named_or_found(options.config)
-    seen = examined(
-        config,
-        ignored=options.ignore,
-        progress=console.reading() if options.deep else None,
-        **asked_for(options),
-    )
-    state.remember(config)
-    report = replace(seen.report, strict=options.strict)
+    configs = configs_of(options.config) if options.config else [named_or_found(None)]
+    seen: list[Examination] = []
+    wrong = False
+    for config in configs:
+        try:
+            seen.append(_seen(config, options))
+        except UserError as error:
+            if len(configs) == 1:
+                raise
+            wrong = True
+            console.complain(error)
+    if not seen:
+        return USER_MISTAKE
+    if len(configs) == 1:
+        state.remember(configs[0])
     text = render(
         options.format,
-        report,
-        rules=seen.rules,
+        [Checked(one.report, one.rules, one.written) for one in seen],
         version=__version__,
-        config=seen.written,
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
     )
-    console.emit(text, options.output, spare=config)
+    console.emit(text, options.output, spare=configs)
     if options.deep:
         sys.stdout.flush()
-        print(f"zdoctor: {verified(seen)}", file=sys.stderr)
-    return report.exit_code
+        for one in seen:
+            print(f"zdoctor: {verified(one)}", file=sys.stderr)
+    codes = {one.report.exit_code for one in seen}
+    if wrong:
+        return USER_MISTAKE
+    return 0 if options.exit_zero else 1 if 1 in codes else max(codes)
+
+
+def _seen(config: str, options: argparse.Namespace) -> Examination:
+    progress = console.reading() if options.deep else None
+    seen = examined(config, ignored=options.ignore, progress=progress, **asked_for(options))
+    return replace(seen, report=replace(seen.report, strict=options.strict))
 
 
 def check(

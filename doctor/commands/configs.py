@@ -45,7 +45,7 @@ def _in_folder(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if name not in _ELSEWHERE and not name.startswith("."))
         for name in sorted(names):
             if name.lower().endswith(ENDINGS) and _is_config(Path(at, name)):
-                yield os.path.join(at, name)
+                yield str(Path(at, name))
 
 
 def _is_config(file: Path) -> bool:

@@ -11,7 +11,7 @@ from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Config, Report
 from zdoctor.doctor.model.allowing import allow_comments
 from zdoctor.doctor.probe.recorded import RecordedWorld
-from zdoctor.reports import render
+from zdoctor.reports import Checked, render
 from zdoctor.tests.machines import load
 
 ROOT = Path(__file__).parents[3]
@@ -33,20 +33,20 @@ PLAIN = report(TEXT)
 @pytest.mark.parametrize(
     "text",
     [
-        TEXT.replace(FOLDER, f"{FOLDER}  # zdoctor: allow PTH001 — another job copies it"),
-        TEXT.replace(f"        {FOLDER}", f"        # zdoctor: allow PTH001: another job copies it\n        {FOLDER}"),
+        TEXT.replace(FOLDER, f"{FOLDER}  # zdoctor: allow PTH001 — a job copies it"),
+        TEXT.replace(f"        {FOLDER}", f"        # zdoctor: allow PTH001: a job copies it\n        {FOLDER}"),
     ],
 )
 def test_what_is_allowed_is_held_apart(text: str) -> None:
     assert FOLDER in TEXT and "PTH001" in rules(PLAIN)
     told = report(text)
-    assert [(one.finding.rule, one.reason) for one in told.allowed] == [("PTH001", "another job copies it")]
+    assert [(one.finding.rule, one.reason) for one in told.allowed] == [("PTH001", "a job copies it")]
     assert len(told.findings) == len(PLAIN.findings) - 1 and "PTH001" not in told.passed
-    assert "1 finding allowed" in render("text", told)
-    assert "another job copies it" in render("text", told, verbose=True)
-    assert json.loads(render("json", told))["allowed"][0]["reason"] == "another job copies it"
-    results = json.loads(render("sarif", told))["runs"][0]["results"]
-    assert [r["suppressions"][0]["justification"] for r in results if "suppressions" in r] == ["another job copies it"]
+    assert "1 finding allowed" in render("text", [Checked(told)])
+    assert "a job copies it" in render("text", [Checked(told)], verbose=True)
+    assert json.loads(render("json", [Checked(told)]))["allowed"][0]["reason"] == "a job copies it"
+    results = json.loads(render("sarif", [Checked(told)]))["runs"][0]["results"]
+    assert [r["suppressions"][0]["justification"] for r in results if "suppressions" in r] == ["a job copies it"]
 
 
 def test_only_errors_that_are_left_count() -> None:
