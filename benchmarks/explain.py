@@ -2,6 +2,7 @@
 
 python benchmarks/explain.py [work|held] [unknown]    each text of that half (or of both): its truth, and the answer
 python benchmarks/explain.py disguised                each text that has an answer in every disguise of the tests
+python benchmarks/explain.py known                    a log of each known failure in every one of these disguises
 python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
                                                       runs; FOLDER gets logs of 100 MB, which are removed again
 
@@ -19,13 +20,15 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zdoctor.doctor.crash import explain
+from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.model.crashes import Signature
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.doctor.crash.disguises import DISGUISES
+from zdoctor.tests.doctor.crash.samples import log_of
 
 TEXTS = Path(__file__).with_name("crashes.txt")
 SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
@@ -66,18 +69,18 @@ def answers(halves: tuple[str, ...], *, unknown_only: bool) -> None:
     print(f"{count} texts, {unknown} not known")
 
 
-def disguised() -> None:
+def disguised(logs: Iterable[tuple[str, str]]) -> None:
     """Print what is told otherwise of a text in disguise."""
     tried: Counter[str] = Counter()
     other: Counter[str] = Counter()
-    for address, _, text in texts():
+    for name, text in logs:
         plain = explain(text, SIGNATURES)
         for disguise in DISGUISES if plain.known is not None or plain.rules else ():
             told = explain(disguise(text), SIGNATURES)
             tried[disguise.__name__] += 1
             if (told.known, told.rules) != (plain.known, plain.rules):
                 other[disguise.__name__] += 1
-                print(f"{disguise.__name__:<12} {address}")
+                print(f"{disguise.__name__:<12} {name}")
     print(f"{tried.total()} tried, {other.total()} told otherwise: {dict(other.most_common())}")
 
 
@@ -155,7 +158,9 @@ if __name__ == "__main__":
     words = sys.argv[1:]
     chosen = tuple(word for word in words if word in ("work", "held"))
     if words == ["disguised"]:
-        disguised()
+        disguised((address, text) for address, _, text in texts())
+    elif words == ["known"]:
+        disguised((one.cause, log_of(one)) for one in known())
     elif words and not chosen and words != ["unknown"]:
         costs(Path(words[0]))
     else:

@@ -1,20 +1,22 @@
 """One slip at a time in the trainers' own example configs: how many are caught, by model family and kind of slip.
 
-    python benchmarks/mutations.py CLONES [FAMILY,…] [-v]    only families that begin so; -v names what is missed
+    python benchmarks/mutations.py CLONES [FAMILY,…] [-v] [--kinds KIND,…]
+
+Only families that begin so, only slips of these kinds; -v names what is missed.
 
 CLONES/OWNER/NAME are git directories or checkouts of the four trainers; which files and blocks of documents are
 examples is in corpus.tsv (see corpus.py, which fetches them). Each key of a family has each kind of slip once. A slip
-is caught where a check says something that it does not say of the untouched config. Nothing is known of the machine,
-but paths are looked for on this one. A report that reads "nothing found" would be green of what nobody looked at, and
-is counted apart.
+is caught where a check says something that it does not say of the untouched config. What the trainer takes as it
+takes the value that stood there is none (TAKEN, UNOPENED). Nothing is known of the machine, but paths are looked for
+on this one. A report that reads "nothing found" would be green of what nobody looked at, and is counted apart.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
-import sys
 import tempfile
 import zlib
 from collections import Counter
@@ -38,6 +40,20 @@ READ = re.compile(
     r"(_path|_dir|_directory|_folder|_file|_config|_root)$|^(dit|vae|t5|clip|ae|text_encoder|gemma2|qwen3)\w*$"
 )
 TEXTS = ("validation_prompt_library", "skip_file_discovery")  # switches, or text
+# values that are taken whatever they are, as read in the trainers' source at the commits of corpus.tsv
+TAKEN = {
+    "ai-toolkit": re.compile(
+        r"sample/neg"  # a text; its default is false
+        r"|adapter/train|model/model_kwargs/\w+"  # any text is true
+        r"|model/text_encoder_bits"  # only compared with 4 and 8
+        r"|sample/network_multiplier"  # 1.0 in its place, which is printed
+        r"|train/weight_jitter"  # read in its own section only
+        r"|slider/(targets/\*/shuffle|batch_full_slide)"  # any text is true
+    ),
+    # what is handed on from JSON is asked only for its truth, and any text is true
+    "SimpleTuner": re.compile(r"(lycoris|distillation_config)/.+|datasets/\*/(video|audio)/\w+"),
+}
+UNOPENED = re.compile(r"vae|text_encoder\w*|t5|clip")  # by musubi-tuner, without sample_prompts
 WRITTEN = re.compile(r"output|cache|logging|training_folder")
 
 
@@ -70,9 +86,21 @@ def slips(config: Config, runs: tuple[Run, ...], tree: Path) -> Iterator[Slip]:
         free = schema.section(place.rpartition("/")[0], run.process_type) is None
         name = place.rpartition("/")[2]
         for kind, start, end, new in [*_of_key(file, value, name, free), *_of_value(file, value, name, known)]:
+            if (kind == "type" and place_is_taken(run, place)) or (kind == "path" and is_unopened(run, name)):
+                continue
             yield Slip(kind, place, path, start, end, new)
     for at, (start, end, new) in enumerate(_of_syntax(config)):
         yield Slip("syntax", f"line {at}", Path(config.path), start, end, new)
+
+
+def place_is_taken(run: Run, place: str) -> bool:
+    taken = TAKEN.get(run.trainer)
+    return taken is not None and taken.fullmatch(place) is not None
+
+
+def is_unopened(run: Run, name: str) -> bool:
+    samples = run.setting("sample_prompts") is not None
+    return run.trainer == "musubi-tuner" and not samples and UNOPENED.fullmatch(name) is not None
 
 
 def _of_key(file: Config, value: Value, name: str, free: bool) -> Iterator[tuple[str, int, int, str]]:
@@ -154,8 +182,7 @@ def looked(file: Path, tree: Path, into: Path, here: bool) -> Report | str:
     return check(str(file))
 
 
-def main(clones: Path, wanted: str, verbose: bool) -> None:
-    kinds = ("key", "word", "type", "path", "twice", "syntax")
+def main(clones: Path, wanted: str, verbose: bool, kinds: tuple[str, ...]) -> None:
     counts: dict[tuple[str, str], Count] = {}
     seen: set[tuple[str, str, str, str]] = set()
     green: list[str] = []
@@ -177,7 +204,7 @@ def main(clones: Path, wanted: str, verbose: bool) -> None:
             for slip in slips(config, runs, tree):
                 place = entry.name + slip.place if slip.kind == "syntax" else slip.place
                 once = (config.trainer, family, place, slip.kind)
-                if once in seen or not slip.file.is_file():
+                if once in seen or slip.kind not in kinds or not slip.file.is_file():
                     continue
                 seen.add(once)
                 data = slip.file.read_bytes()
@@ -203,5 +230,10 @@ def main(clones: Path, wanted: str, verbose: bool) -> None:
 
 
 if __name__ == "__main__":
-    given = [word for word in sys.argv[1:] if word != "-v"]
-    main(Path(given[0]).absolute(), given[1] if len(given) > 1 else "", "-v" in sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("clones", type=Path)
+    parser.add_argument("families", nargs="?", default="")
+    parser.add_argument("-v", action="store_true")
+    parser.add_argument("--kinds", default="key,word,type,path,twice,syntax")
+    asked = parser.parse_args()
+    main(asked.clones.absolute(), asked.families, asked.v, tuple(asked.kinds.split(",")))

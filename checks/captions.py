@@ -8,6 +8,7 @@ from ..doctor.model import Checkout, DatasetFolder, Finding, Run, found
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
+from .keys.values import BEFORE
 
 _TEXTS = (".txt", ".caption")
 # the families whose prompts are JSON or may be, as their makers describe them
@@ -67,7 +68,7 @@ def _require_read(run: Run, datasets: tuple[DatasetFolder, ...]) -> None:
 def _ends(run: Run) -> str:
     trainer = trainer_of(run.trainer)
     if run.by_runner:
-        return "The run ends before anything is loaded."
+        return BEFORE
     if trainer.skips_garbled:
         return "The trainer logs 'Could not read caption file' and goes on without the caption."
     if not trainer.garbled_late:

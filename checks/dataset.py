@@ -8,13 +8,12 @@ from ..doctor.model import DatasetFolder, Finding, Run, found
 from ..doctor.model.record import replace
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, prevents, rule
+from .keys.values import ends
 
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
 CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl", ".jfif", ".cr2", ".nef", ".dng")
 LARGEST = 178_956_970  # pixels: twice PIL.Image.MAX_IMAGE_PIXELS
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
-
-_ENDS = "The run ends before anything is loaded."
 
 _AS_JSON = "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded."
 
@@ -47,7 +46,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
                 where,
                 "{file} is a file and no JSON list of pictures; folder_path names the folder that the pictures are "
                 "in.",
-                otherwise=_ENDS if run.by_runner else _AS_JSON,
+                otherwise=ends(run, _AS_JSON),
                 evidence={"file": folder.path},
                 folder=folder.path,
             )
@@ -95,9 +94,8 @@ def unreadable_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator
     Upstream: ai-toolkit toolkit/data_loader.py, toolkit/dataloader_mixins.py (27a03a91).
     Signature: Error processing image: …; OSError: image file is truncated; DecompressionBombError
     """
-    otherwise = "The trainer leaves out what it cannot open, and the LoRA is trained on the others."
-    if run.by_runner:
-        otherwise = "The run ends before anything is loaded; with --skip-unreadable they are left out."
+    own = "The run ends before anything is loaded; with --skip-unreadable they are left out."
+    otherwise = ends(run, "The trainer leaves out what it cannot open, and the LoRA is trained on the others.", own)
     yield from some_unreadable(run, _of_pictures(run, datasets), otherwise)
 
 
@@ -168,9 +166,7 @@ def _all_too_small(run: Run, folder: DatasetFolder) -> Finding:
 
 
 def _ends(run: Run) -> str:
-    if run.by_runner:
-        return _ENDS
-    return "The run ends with AssertionError: no images found in {folder}, after the model was loaded."
+    return ends(run, "The run ends with AssertionError: no images found in {folder}, after the model was loaded.")
 
 
 def _message(unreadable: int, kind: str, number: int) -> str:

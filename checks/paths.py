@@ -11,9 +11,13 @@ from ..doctor.model.pattern import pattern
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
+from .keys.values import ends
 
 PLACEHOLDER = pattern(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
 DRIVE = pattern(r"^[A-Za-z]:[\\/]|^\\\\")
+_READ_ONLY = "The run ends with an OSError {phase}, after the model was loaded."
+_NO_FILE = "The run ends when it opens the folder, after the transformer was loaded "
+_NO_FILE += "(on Linux with OSError: No such device, os error 19)."
 
 
 @rule("PTH001", "error", "read-only-path")
@@ -44,9 +48,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
         yield found(
             run.where(key),
             "{trainer} writes {what} into {folder}: {refusal}.",
-            otherwise="The run ends at its start."
-            if run.by_runner
-            else "The run ends with an OSError {phase}, after the model was loaded.",
+            otherwise=ends(run, _READ_ONLY, "The run ends at its start."),
             evidence={"writes": [place.what for place in places], "refusal": refusal},
             trainer=run.trainer,
             what=" and ".join(place.what for place in places),
@@ -81,10 +83,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
         yield found(
             run.where("adapter"),
             "{adapter} is a folder; {trainer} opens it as one safetensors file." + _inside(weights),
-            otherwise="The run ends before anything is loaded."
-            if run.by_runner
-            else "The run ends when it opens the folder, after the transformer was loaded "
-            "(on Linux with OSError: No such device, os error 19).",
+            otherwise=ends(run, _NO_FILE),
             evidence={"safetensors_inside": weights},
             adapter=adapter,
             trainer=run.trainer,

@@ -11,6 +11,7 @@ from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, System, fo
 from ..doctor.model.facts import MOST_CHILDREN
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
+from .keys.values import ends
 
 _AIDS = (
     *("mask_path", "inpaint_path", "unconditional_path", "clip_image_path"),
@@ -20,6 +21,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")  # in lower case only
 _ENDS = "The run ends before the model is loaded."
 _UNPAIRED = "They are trained without a control image, without a message."
 _UNMASKED = "Its pictures are trained as a whole, without a message."
+_NO_ALPHA = "The run ends with a ValueError (could not broadcast input array) when it loads such a picture."
 
 
 @rule("DAT005", "error", "aids-trained-as-pictures", trainers=("ai-toolkit",))
@@ -175,7 +177,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
             "{path}, the control image of a sample, does not exist or is a folder."
             if len(gone) == 1
             else "The control images of {count} samples do not exist; the first is {path}.",
-            otherwise=_ENDS if run.by_runner else "The run ends when it paints this sample: FileNotFoundError.",
+            otherwise=ends(run, "The run ends when it paints this sample: FileNotFoundError.", _ENDS),
             evidence={"images": gone},
             path=gone[0],
             count=len(gone),
@@ -189,7 +191,7 @@ def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: st
         yield found(
             run.where(key),
             "{path}, the folder of {key}, " + ("does not exist." if entry.is_gone else "is no folder."),
-            otherwise=_ENDS if run.by_runner else otherwise,
+            otherwise=ends(run, otherwise, _ENDS),
             evidence={"looked_at": entry.path},
             severity=None if run.by_runner else "warning",
             path=path,
@@ -208,7 +210,7 @@ def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder) -> Iterat
             "{count} of {total} pictures in {folder} have no control image in {path}; the first is {first}."
             if len(alone) > 1
             else "{first} has no control image in {path}.",
-            otherwise=_ENDS if run.by_runner else _UNPAIRED,
+            otherwise=ends(run, _UNPAIRED, _ENDS),
             evidence={"pictures": alone},
             severity=None if run.by_runner else "warning",
             count=len(alone),
@@ -229,9 +231,7 @@ def _without_alpha(run: Run, key: str, folder: DatasetFolder | None) -> Iterator
             "alpha_mask is on, and {path} is a JPEG, which has no alpha channel. Save it as PNG or WebP with one."
             if len(jpegs) == 1
             else "alpha_mask is on, and {count} pictures are JPEGs, without an alpha channel; the first is {path}.",
-            otherwise=_ENDS
-            if run.by_runner
-            else "The run ends with a ValueError (could not broadcast input array) when it loads such a picture.",
+            otherwise=ends(run, _NO_ALPHA, _ENDS),
             evidence={"pictures": jpegs},
             path=jpegs[0],
             count=len(jpegs),

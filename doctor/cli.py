@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = [*words[1:2], "--help"]
 
     def command() -> int:
-        options = parser(next((word for word in words if not word.startswith("-")), "-")).parse_args(words)
+        name = next((word for word in words if not word.startswith("-")), "-")
+        end = words.index("--") if name == "check" and "--" in words else len(words)
+        options = parser(name).parse_args(words[:end])
+        options.words = words[end + 1 :]
         _require_places()
         return int(options.run(options))
 

@@ -12,19 +12,16 @@ from ..doctor.model import (
     HubFile,
     HubRepo,
     MakeLink,
-    ModelFolder,
     PlaceCopy,
     Quarantine,
     Run,
     Step,
-    Storage,
     WriteText,
 )
 from ..doctor.model.amounts import amount
 from ..doctor.model.record import replace
 from ..doctor.rules import repair
 from .edits import value_of
-from .model import extract_from_the_cache
 
 
 @repair("HUB001", "HUB002")
@@ -191,12 +188,6 @@ def quarantine_partials(finding: Finding) -> Iterator[Fix]:
 def install_hf_xet(finding: Finding) -> Iterator[Fix]:
     """hf_xet is installed by the user: we do not change their environment."""
     yield Fix("install a current hf_xet", (), "show", command='python -m pip install -U "hf-xet>=1.5.2"')
-
-
-@repair("HUB007")
-def load_from_a_folder(finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage) -> Iterator[Fix]:
-    """The same cure as for a model that is asked for online at each start: a plain folder, or the snapshot's path."""
-    yield from extract_from_the_cache(replace(finding, rule="HUB006"), run, model, hub, storage)
 
 
 @repair("HUB008")

@@ -30,7 +30,7 @@ from .edits import value_of
 _SHARED = {"text_encoder", "tokenizer", "vae"}
 
 
-@repair("DSK001", "HUB006")
+@repair("DSK001", "HUB006", "HUB007")
 def extract_from_the_cache(
     finding: Finding, run: Run, model: ModelFolder, hub: Hub, storage: Storage
 ) -> Iterator[Fix]:
@@ -44,7 +44,7 @@ def extract_from_the_cache(
         return
     places = _faster(storage) if finding.rule == "DSK001" else storage.places
     yield from _extraction(run, repo, places, "safe")
-    if finding.rule == "HUB006" and repo.snapshot is not None:
+    if finding.rule != "DSK001" and repo.snapshot is not None:
         title = f"name the cached snapshot itself, without a copy ({repo.snapshot})"
         yield Fix(title, (_use(run, "base_model", repo.snapshot),), order=2)
 
@@ -123,18 +123,12 @@ def name_the_architecture(finding: Finding, run: Run) -> Iterator[Fix]:
 
 
 @repair("MDL003")
-def name_the_whole_model(finding: Finding, run: Run) -> Iterator[Fix]:
-    """The folder above the transformer's holds every part that the trainer opens."""
-    whole = finding.evidence.get("whole")
-    if isinstance(whole, str):
+def name_the_model(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The folder above the transformer's holds every part; a cache root may stand for one snapshot."""
+    seen = finding.evidence
+    if isinstance(whole := seen.get("whole"), str):
         yield Fix(f"name the folder of the whole model, {whole}", (_use(run, "base_model", whole),), order=2)
-
-
-@repair("MDL003")
-def name_the_snapshot(finding: Finding, run: Run) -> Iterator[Fix]:
-    """A cache root stands for exactly one snapshot when its ref, or there being only one, says so."""
-    snapshot, root = finding.evidence.get("snapshot"), finding.evidence.get("root")
-    if isinstance(snapshot, str) and snapshot != root:
+    if isinstance(snapshot := seen.get("snapshot"), str) and snapshot != seen.get("root"):
         yield Fix("name the snapshot inside the cache entry", (_use(run, "base_model", snapshot),), order=2)
 
 

@@ -15,9 +15,9 @@ def _asked(finding: Finding, title: str, value: object) -> Fix:
     return Fix(title, (value_at(finding, value),), safety="ask", training_effect="changes-result")
 
 
-@repair("CFG004")
+@repair("CFG004", "KOH017", "SIM002", "SIM003", "SIM006", "SIM007", "SIM008")
 def write_what_was_meant(finding: Finding) -> Iterator[Fix]:
-    """The one spelling that is near, or the number without its quotes; the trainer would refuse the present one."""
+    """The value that is certainly meant, where the trainer would refuse the present one; one that may be is asked."""
     seen = finding.evidence
     if "/TRAINER_EXTRA_ARGS/" in str(seen.get("pointer")):  # one word among others in a variable
         return
@@ -25,12 +25,6 @@ def write_what_was_meant(finding: Finding) -> Iterator[Fix]:
         yield Fix(f"set {seen['key']} to {seen['new']}", (value_at(finding, seen["new"]),))
     elif "likely" in seen:
         yield _asked(finding, f"set {seen['key']} to {seen['likely']}", seen["likely"])
-
-
-@repair("KOH017", "SIM002", "SIM003", "SIM006", "SIM007", "SIM008")
-def write_what_the_trainer_takes(finding: Finding) -> Iterator[Fix]:
-    """The value that the trainer asks for; where there is more than one way, it is asked."""
-    yield from write_what_was_meant(finding)
 
 
 @repair("SIM001")

@@ -9,7 +9,8 @@ from typing import Any
 
 from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.model import Run, Schema, Value
-from zdoctor.doctor.model.recipe import SHORT_NAMES, Recipe, by_name
+from zdoctor.doctor.model.field_names import SHORT_NAMES, by_name
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers.ai_toolkit.recipe import dataset_of, keys_of, recipe_of

@@ -33,6 +33,7 @@ _CONVERTED = {
     "datasets/*/token_dropout_rate": START,
     "sample/samples/*/seed": SAMPLE,
     "sample/seed": SAMPLE,
+    **dict.fromkeys((f"slider/datasets/*/{name}" for name in ("network_weight", "neg_weight", "pos_weight")), START),
 }
 # numbers that are refused with a point, 16.0 too, and when
 _WHOLE_NUMBERS = {

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
-from ...doctor.trainers.ai_toolkit.run import TRAINERS
+from ...doctor.trainers.ai_toolkit.model_keys import BY_ONE_LOADER, OF_THEIR_OWN
+from ...doctor.trainers.ai_toolkit.recipe import NETWORK_TYPES
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from .combinations import exclusive, missing
@@ -18,19 +19,14 @@ from .value_kinds import kinds
 OPTIMIZERS = words("dadaptation dadaptationadam dadaptationlion prodigy prodigy8bit")
 BROKEN_SCHEDULERS = words("piecewise_constant polynomial step")
 # every other one is a LoRA, too, but these are asked for somewhere
-NETWORKS = words("lora locon lycoris lorm lokr dora fullrank lierla c3lier")
 # unknown to the trainer, which then takes Stable Diffusion 1: just what they say
 PLAIN_ARCHITECTURES = words("sd sd15")
 # models whose schedulers are looked up by name, and unknown names refused
-LOOKING_UP = words("sd1 sd2 sd3 sdxl pixart pixart_sigma auraflow flux lumina2 vega ssd")
+LOOKING_UP = BY_ONE_LOADER - PLAIN_ARCHITECTURES
 # models whose LoRA is saved in the PEFT layout, which has no alpha, and which train by flow matching
-TRANSFORMERS = words("""
-    ace_step_15 ace_step_15_xl anima boogu_image boogu_image_edit chroma chroma_radiance cogview4 ernie_image f-lite
-    flex2 flux flux2
-    flux2_klein_4b flux2_klein_9b flux_kontext hidream hidream_e1 hidream_o1 ideogram4 krea2 ltx2 ltx2.3 ltx2.5
-    lumina2
-    mageflow mageflow_edit minimax_h3 minimax_h3_ref2va nucleus_image omnigen2 prx_pixel qwen_image qwen_image_edit
-    qwen_image_edit_plus sd3 wan21 wan21_i2v wan22_14b wan22_14b_i2v wan22_5b zeta_chroma zimage zimage_l2p
+TRANSFORMERS = OF_THEIR_OWN | words("""
+    ace_step_15 ace_step_15_xl anima boogu_image boogu_image_edit flux hidream_o1 ltx2 ltx2.3 ltx2.5 lumina2 mageflow
+    mageflow_edit minimax_h3 minimax_h3_ref2va sd3
     """)
 # what has a look of its own here
 _LOOKED_AT = words("""
@@ -50,8 +46,7 @@ def invalid(run: Run, schema: Schema) -> Iterator[Finding]:
     yield from _schedules(run, schema)
     yield from _quantization(run, schema)
     yield from _architecture(run, schema)
-    if run.process_type in TRAINERS:  # what trains an adapter or an embedding computes with the same numbers
-        yield from kinds(run, schema)
+    yield from kinds(run, schema)  # what trains a slider or an embedding computes with the same numbers
     if run.kind != "other":
         yield from missing(run)
         yield from exclusive(run)
@@ -98,9 +93,10 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         *([("train/timestep_type", STEP)] if flow else []),
     ):
         yield from _spelling(run, key, schema.choices(key), when)
-    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORKS
+    losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORK_TYPES
     yield from _spelling(run, "train/loss_type", losses, "the loss is plain mse", severity="warning")
-    yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
+    if str(run.setting("network/type")).lower() not in networks:
+        yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
     name, listed = str(run.setting("train/optimizer")).lower(), schema.choices("train/optimizer")
     if not name.startswith(("prodigy", "dadaptation")) and name not in listed | OPTIMIZERS:
         yield from _spelling(run, "train/optimizer", listed | OPTIMIZERS if listed else listed, OPTIMIZER)

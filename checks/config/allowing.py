@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, found
 from ...doctor.model.allowing import allow_comments
-from ...doctor.rules import rule
+from ...doctor.rules import NotApplicable, rule
 
 
 @rule("CFG006", "warning", "idle-allow-comment")
@@ -20,7 +20,10 @@ def idle_allow_comment(config: Config) -> Iterator[Finding]:
     Repair: Write the reason, or delete the comment.
     Signature: None; it concerns zdoctor alone.
     """
-    for comment in allow_comments(config):
+    comments = list(allow_comments(config))
+    if not comments:
+        raise NotApplicable
+    for comment in comments:
         if not comment.reason:
             yield found(
                 comment.where,

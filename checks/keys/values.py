@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Severity, found
@@ -17,6 +18,12 @@ STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 FIRST_SAVE = "at the first save"
 END = "after the training"
+BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
+
+
+def ends(run: Run, otherwise: str, own: str = BEFORE) -> str:
+    """How a run ends by zdoctor's own runner, or `otherwise`."""
+    return own if run.by_runner else otherwise
 
 
 def number_of(text: str) -> int | float | None:
@@ -25,6 +32,15 @@ def number_of(text: str) -> int | float | None:
     if re.fullmatch(r"[-+]?\d{1,15}", stripped):
         return int(stripped)
     return float(stripped) if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", stripped) else None
+
+
+def is_spelt(text: str, kind: Callable[[str], float]) -> bool:
+    """Whether Python makes a number of this kind of it."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
 
 
 def whole(number: float) -> int | None:

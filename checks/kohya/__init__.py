@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from ...doctor.model import Run
+from ...doctor.trainers.kohya.read import of_dataset
 from ...doctor.trainers.kohya.starts import options_of
 
 TRAINERS = ("sd-scripts", "musubi-tuner")
 # of a config file alone: a command line may give what it leaves out
 ELSEWHERE = " The command line may give it: check that, and this file is read with it."
-_INSIDE = re.compile(r"datasets/\d+/(subsets/\d+/)?")  # what a setting of a dataset file belongs to
 
 
 def number(run: Run, key: str, default: float = 0.0) -> float:
@@ -27,14 +25,10 @@ def anywhere(run: Run, name: str) -> str | None:
 
     A subset's own value goes before its dataset's, that before the general section's, and all before an option's.
     """
-    inside = dict.fromkeys(found[0] for key in run.settings if (found := _INSIDE.match(key)))
-    divided = {place.partition("subsets/")[0] for place in inside if "subsets/" in place}
-    for place in [one for one in inside if one not in divided] or [""]:
-        around = (place, place.partition("subsets/")[0], "general/", "")
-        key = next((one + name for one in around if one + name in run.settings), None)
-        if key is not None and run.settings[key].value not in (None, False, 0, "0", "", 0.0, "0.0"):
-            return key
-    return None
+    w = options_of(run)
+    places = [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets] or [w]
+    is_on = (own.key(name) for own in places if own.arrived(name) not in (None, False, 0, "0", "", "0.0"))
+    return next(is_on, None)
 
 
 def trains(run: Run) -> bool:

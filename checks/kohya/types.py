@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import words
-from ..keys.values import number_of, whole
+from ..keys.values import is_spelt, number_of, whole
 from . import TRAINERS
 
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
@@ -81,20 +81,12 @@ def _on_a_command_line(name: str, known: Key, value: object) -> tuple[str, str, 
         return None
     if known.kind == "bool":
         return "{name} is a switch and takes no value; {value} stands behind it.", _REFUSED, None
-    if known.kind == "float" and not _is_spelt(value.removesuffix("%"), float):
+    if known.kind == "float" and not is_spelt(value.removesuffix("%"), float):
         return "{name} is {value!r}, which is no number.", _REFUSED, None
-    if known.kind == "int" and not _is_spelt(value, int):
+    if known.kind == "int" and not is_spelt(value, int):
         new = whole(number) if (number := number_of(value)) is not None else None
         return "{name} is {value!r}; it has to be a whole number, without a point or exponent.", _REFUSED, new
     return None
-
-
-def _is_spelt(text: str, kind: Callable[[str], float]) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, object] | None:

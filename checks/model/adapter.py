@@ -10,10 +10,9 @@ from ...doctor.model import Finding, ModelFolder, Run, WeightFile, found
 from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import adapter_part
 from ...doctor.rules import Unestablished, prevents, rule
+from ..keys.values import BEFORE, ends
 from .contents import contents
 from .files import PROBLEMS
-
-_ENDS = "The run ends before anything is loaded."
 
 
 @rule("MDL005", "error", "adapter-layout-mismatch", trainers=("ai-toolkit", RUNNER))
@@ -44,7 +43,7 @@ def adapter_layout_mismatch(run: Run, adapter: WeightFile | None, model: ModelFo
         yield found(
             run.where("adapter"),
             "The adapter {path} is {words}: {detail}.",
-            otherwise=_ENDS if run.by_runner else "Opening it fails, after the whole transformer has been loaded.",
+            otherwise=ends(run, "Opening it fails, after the whole transformer has been loaded."),
             evidence={"problem": adapter.problem},
             path=adapter.path,
             words=PROBLEMS[adapter.problem],
@@ -136,7 +135,7 @@ def _merged_by_the_runner(run: Run, adapter: WeightFile, model: ModelFolder) -> 
         yield found(
             run.where("adapter"),
             message,
-            otherwise=_ENDS,
+            otherwise=BEFORE,
             evidence={"names": list(adapter.tensors)[:5]},
             path=adapter.path,
             example=example,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOV
 from ...doctor.trainers.simpletuner.options import options_of
 from ...doctor.trainers.simpletuner.run import flavours_of
 from ..keys.misspelled import meant, words
-from ..keys.values import START, bad, whole
+from ..keys.values import START, bad, is_spelt, whole
 
 TRAINER = ("SimpleTuner",)
 _WHOLE = words("""
@@ -179,7 +179,7 @@ def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
         spelt = (
             str(value).lower() in _SWITCHES
             if asked == "bool"
-            else _is_spelt(value, float if asked == "float" else int)
+            else not isinstance(value, bool) and is_spelt(str(value), float if asked == "float" else int)
         )
         if spelt or name == "validation_prompt_library":  # or the path of one
             continue
@@ -217,14 +217,6 @@ def _flavour(run: Run) -> Iterator[Finding]:
     severity: Severity | None = None if certain else "warning"
     more = {"family": text(run, "model_family"), "known": ", ".join(sorted(known))}
     yield bad(run, "model_flavour", why, when, severity=severity, likely=certain or likely, **more)
-
-
-def _is_spelt(value: object, kind: Callable[[str], float]) -> bool:
-    try:
-        kind(str(value))
-    except ValueError:
-        return False
-    return not isinstance(value, bool)
 
 
 def _quantization(run: Run) -> Iterator[Finding]:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from math import ceil
 
 from ...doctor.model import Dataset, DatasetFolder, Finding, Run, found
-from ...doctor.model.buckets import Buckets, bucket_size, nearest
+from ...doctor.model.buckets import Buckets, bucket_size
 from ...doctor.model.datasets import Image
 from ...doctor.rules import Unestablished, prevents, rule
+from ...doctor.trainers.simpletuner.datasets import buckets_of
+from ...doctor.trainers.simpletuner.options import options_of
 from ..dataset import CONVERTIBLE
 from .datasets import LATE
-from .options import TRAINER, arriving, number, on, text
+from .options import TRAINER, arriving, number, on
 
 
 @rule("SIM007", "error", "too-few-images", trainers=TRAINER)
@@ -100,19 +102,14 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
     """
     batch = number(run, "train_batch_size", 4)
     each = batch * number(run, "gradient_accumulation_steps", 1)
-    alignment = min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
-    rounding = min(max(0, int(number(run, "aspect_bucket_rounding", 2))), 9)
+    options, alignment = options_of(run), min(max(1, int(number(run, "aspect_bucket_alignment", 64))), 4096)
     for dataset, folder in _of_pictures(run, datasets):
         cropped = run.setting(f"{dataset.key}/crop") and run.setting(f"{dataset.key}/crop_aspect") != "preserve"
         large = _large(dataset, folder)
         if folder.more or cropped or len(large) * dataset.repeats < each:  # too few at all is another rule's
             continue
-        kind = str(run.setting(f"{dataset.key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
-        shapes = Counter(
-            _shape(image.width, image.height, dataset.resolutions[0], kind, alignment, rounding)
-            for image in large
-            if image.width and image.height
-        )
+        how = buckets_of(dataset.key, options, alignment)
+        shapes = Counter(_shape(how, image) for image in large if image.width and image.height)
         small = {shape: count for shape, count in shapes.items() if count * dataset.repeats < each}
         if not small or (on(run, "allow_dataset_oversubscription") and not run.setting(f"{dataset.key}/repeats")):
             continue
@@ -138,14 +135,10 @@ def buckets_left_out(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[
         )
 
 
-def _shape(width: int, height: int, edge: int, kind: str, alignment: int, rounding: int) -> float:
-    """The aspect ratio that the trainer resizes a picture to: sides are multiples of `alignment` pixels."""
-    if kind == "pixel":
-        how = Buckets(edge, alignment, "simpletuner-pixel", alignment, digits=rounding)
-    else:
-        how = Buckets(nearest(edge, alignment), alignment, "simpletuner-area", alignment, digits=rounding)
-    wide, high = bucket_size(how, width, height)
-    return round(wide / high, rounding)
+def _shape(how: Buckets, image: Image) -> float:
+    """The aspect ratio that the trainer resizes a picture to."""
+    wide, high = bucket_size(how, image.width, image.height)
+    return round(wide / high, how.digits)
 
 
 @rule("SIM010", "error", "caption-file-missing", trainers=TRAINER)

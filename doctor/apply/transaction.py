@@ -80,7 +80,8 @@ def apply(
     """Carry out every fix of the plan, or nothing.
 
     `state` is zdoctor's state folder, `binding` what `bind` said when the plan was made, `progress` is called with
-    (bytes copied, bytes to copy, file); `group` is the id of the first pass when a repair takes several, so that one
+    (bytes copied, bytes to copy, file), with no bytes for what else takes its time; `group` is the id of the first
+    pass when a repair takes several, so that one
     undo takes all of them back. Raises StalePlan or ApplyError; the world is then as before. Ctrl-C too
     takes everything back before it goes on as KeyboardInterrupt, and so does an error of our own. What an
     extraction had finished stays beside its target, and the message says so.
@@ -95,7 +96,7 @@ def apply(
         if binding is not None:
             _require_unchanged(plan, binding)
         try:
-            needs = precheck([step for group in groups for step in group])
+            needs = precheck([step for group in groups for step in group], progress)
         except (ApplyError, OSError) as error:
             raise ApplyError(f"{clause(error)}. Nothing was done.", getattr(error, "hint", "")) from error
         what = tuple(describe(step) for group in groups for step in group)

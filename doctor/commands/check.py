@@ -26,6 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "config", nargs="*", metavar="CONFIG", help="config files, folders to look through, or patterns in quotes"
     )
     machine_arguments(parser)
+    parser.epilog = (
+        "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     parser.add_argument(
@@ -47,20 +50,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace) -> int:
-    configs = configs_of(options.config) if options.config else [named_or_found(None)]
+    configs = _configs(options)
     seen: list[Examination] = []
-    wrong = False
     for config in configs:
         try:
             seen.append(_seen(config, options))
         except UserError as error:
             if len(configs) == 1:
                 raise
-            wrong = True
             console.complain(error)
     if not seen:
         return USER_MISTAKE
-    if len(configs) == 1:
+    if len(configs) == 1 and not options.words:
         state.remember(configs[0])
     text = render(
         options.format,
@@ -70,20 +71,47 @@ def _shown(options: argparse.Namespace) -> int:
         verbose=options.verbose,
     )
     console.emit(text, options.output, spare=configs)
-    if options.deep:
-        sys.stdout.flush()
-        for one in seen:
-            print(f"zdoctor: {verified(one)}", file=sys.stderr)
+    sys.stdout.flush()
+    if any((state.state_folder() / "journal").glob("*")):
+        from .repair import say_unfinished
+
+        say_unfinished()
+    for one in seen if options.deep else ():
+        print(f"zdoctor: {verified(one)}", file=sys.stderr)
     codes = {one.report.exit_code for one in seen}
-    if wrong:
+    if len(seen) < len(configs):
         return USER_MISTAKE
     return 0 if options.exit_zero else 1 if 1 in codes else max(codes)
+
+
+def _configs(options: argparse.Namespace) -> list[str]:
+    if options.words:
+        return [_told(options)]
+    return configs_of(options.config) if options.config else [named_or_found(None)]
 
 
 def _seen(config: str, options: argparse.Namespace) -> Examination:
     progress = console.reading() if options.deep else None
     seen = examined(config, ignored=options.ignore, progress=progress, **asked_for(options))
     return replace(seen, report=replace(seen.report, strict=options.strict))
+
+
+def _told(options: argparse.Namespace) -> str:
+    """The config that the words of a command are, or name. Raises UserError where nothing is known of them."""
+    if options.config:
+        raise UserError(f"{options.config[0]} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
+    from .told import config_in, told_by
+
+    known = told_by(options.words)
+    config = known.config if known is not None else config_in(("", *options.words))
+    if config is None:
+        raise UserError(
+            "zdoctor knows neither what the command starts nor a config that it names.",
+            "zdoctor check -- accelerate launch train_network.py --config_file train.toml",
+        )
+    if known is not None and known.by_name:
+        print(f"zdoctor: {config}, which the command names, is looked at; its other words are not.", file=sys.stderr)
+    return config
 
 
 def check(

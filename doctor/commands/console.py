@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere."""
+    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere.
+
+    Without any bytes, the name says what takes its time.
+    """
 
     def line(done: int, total: int, name: str) -> str:
-        part = done / total if total else 1.0
-        return f"writing {part:4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  {name}"
+        part = f"writing {done / max(total, 1):4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  "
+        return part + name if total else name
 
     return _on_one_line(line)
 

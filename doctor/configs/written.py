@@ -65,10 +65,14 @@ class Written:
 
     def raw(self, *keys: str, default: Any = None) -> Any:
         """What arrives of the value; `default` where that is nothing."""
-        whole = [place + key for key in keys for place in self.places]
-        self.read.update(whole)
-        written = (self.dialect.arrives(key, self.settings[key].value) for key in whole if key in self.settings)
-        return next((value for value in written if value is not None), default)
+        first = None
+        for key in keys:
+            for place in self.places:
+                whole = place + key
+                self.read.add(whole)
+                if first is None and whole in self.settings:
+                    first = self.dialect.arrives(whole, self.settings[whole].value)
+        return default if first is None else first
 
     def text(self, *keys: str, default: str = "") -> str:
         value = self.raw(*keys)
@@ -125,7 +129,10 @@ class Written:
 
         A mapping or list of which nothing was asked for is one key.
         """
-        touched = {one for key in self.read for one in above(key)}
+        touched = set[str]()
+        for key in self.read:
+            while (key := key.rpartition("/")[0]) and key not in touched:
+                touched.add(key)
         for key, written in self.settings.items():
             parents = above(key)
             if not self.read.isdisjoint((key, *parents)) or (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..model.crashes import Failure
 from . import table
 from .lines import NAME, Lines
-from .messages import CUT_OFF, message
+from .messages import CUT_OFF, PROMPT, message
 from .streams import streams
 from .tracebacks import tracebacks
 
@@ -69,6 +69,8 @@ _ARGPARSE = re.compile(
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
 _LOADING = re.compile(r"\bLoading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
+# What a shell or a page adds to a log: nothing, a prompt, and how any language asks to press a key.
+_AFTER = re.compile(rf"\s*$|{PROMPT.pattern}|.*\. \. \.\s*$|[>\s`]*$")
 _REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
@@ -92,7 +94,7 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
-        found += _last_words(lines)
+        found += [failure for process in processes for failure in _last_words(process)]
     return tuple(sorted(found, key=lambda failure: failure.at))
 
 
@@ -139,7 +141,7 @@ def _endings(lines: Lines) -> Iterator[Failure]:
 
 def _printed(lines: Lines) -> Iterator[Failure]:
     """What trainers print in place of an exception, bars among it, and a log that ends amid loading."""
-    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
+    last = next((at for at in range(len(lines) - 1, -1, -1) if not _AFTER.match(lines[at])), 0)
     if lines and _LOADING.search(lines[last]):
         yield _said(lines, last, "EndsLoading", lines[last].strip())
     for known in table.lines():

@@ -35,7 +35,7 @@ _SPELLED = {"n": "\n", "t": "\t", "r": ""}
 # A traceback whose line ends were lost.
 _RUN_ON = re.compile(r'.*\(most recent call last\):\s+File ".*')
 _FRAME_IN = re.compile(r' +(File "[^"]+", line \d+(?:, in (?:<\w+>|\w+))?) *')
-_NAMED_LAST = re.compile(rf" (?=(?:{NAME})(?:: (?!.*\w(?:Error|Exception): )|$))")
+_NAMED_LAST = re.compile(rf" (?=(?:{NAME})(?:: (?!.*\w(?:Error|Exception): )|:?$))")
 _BAR = re.compile(r"\d+%\|[^|\n]*\| *[\d.?]+\w*/[^\[\]\n]*\[[^\]\n]*\]|\d+it \[[^\]\n]*(?:it/s|s/it)[^\]\n]*\]")
 # A bar, or what a training shows of its steps.
 IS_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?\d")

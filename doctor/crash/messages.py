@@ -25,7 +25,7 @@ _LOGGED = re.compile(
     r"(?:INFO|WARNING|ERROR|DEBUG)\b[ :]|={20}|-{20}|\+[-+]{8}|Segmentation fault|Aborted"
     r"|(?:\S+: line \d+: +\d+ )?Killed"
 )
-_PROMPT = re.compile(r"(?:\([\w.-]+\) ?)?(?:(?:PS )?[A-Za-z]:\\[^>]*>|[\w.-]+@[\w.-]+[: ][^$#]*[$#])|```|[$%] ")
+PROMPT = re.compile(r"(?:\([\w.-]+\) ?)?(?:(?:PS )?[A-Za-z]:\\[^>]*>|[\w.-]+@[\w.-]+[: ][^$#]*[$#])|```|[$%] ")
 
 
 def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
@@ -37,7 +37,7 @@ def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
     end = at + 1
     for place in range(at + 1, min(at + MOST_LINES, len(lines))):
         text = lines[place].strip()
-        if text.startswith(_CHAINED) or START in text or _PROMPT.match(text):
+        if text.startswith(_CHAINED) or START in text or PROMPT.match(text):
             return "\n".join(kept), end
         if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text):
             break

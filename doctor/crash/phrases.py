@@ -22,8 +22,9 @@ def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Kno
         if not known.words:
             continue
         for at in reversed(lines.holding(*known.words)):
-            told = "\n".join(line.strip() for line in lines[at : at + MOST_LINES])
-            if re.search(known.pattern, " ".join(told.split())) and _begins(lines[at], all_words):
+            told = [line.strip() for line in lines[at : at + MOST_LINES]]
+            whole = (" ".join(" ".join(told).split()), "".join(told))  # a window breaks lines amid a word
+            if any(re.search(known.pattern, text) for text in whole) and _begins(lines[at], all_words):
                 yield Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]), known
                 break
 

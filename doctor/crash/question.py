@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from ..model.crashes import Failure
@@ -13,12 +12,15 @@ from .lines import Lines
 MOST_LINES = 40
 HEAD = 6
 LONGEST = 300
-_PACKAGES = (
-    "torch|torchvision|torchaudio|transformers|diffusers|accelerate|peft|bitsandbytes|xformers|triton|flash[-_]attn"
-    "|safetensors|huggingface[-_]hub|hf[-_]xet|numpy|deepspeed|torchao|optimum[-_]quanto|sageattention|prodigyopt"
+_LATE = 4000
+_NAMES = (
+    *("torch", "torchvision", "torchaudio", "transformers", "diffusers", "accelerate", "peft", "bitsandbytes"),
+    *("xformers", "triton", "flash-attn", "flash_attn", "safetensors", "huggingface-hub", "huggingface_hub"),
+    *("hf-xet", "hf_xet", "numpy", "deepspeed", "torchao", "optimum-quanto", "optimum_quanto", "sageattention"),
+    *("prodigyopt", "PyTorch", "Pytorch", "pyTorch", "pytorch", "Python", "python", "CUDA", "Driver", "ROCm"),
 )
 _VERSIONED = re.compile(
-    rf"\b(?P<name>{_PACKAGES}|[Pp]y[Tt]orch|[Pp]ython|CUDA|Driver|ROCm)"
+    rf"\b(?P<name>{'|'.join(_NAMES)})"
     r"(?:[_-]windows)?(?: [Vv]ersion)?(?:==|[:=]|-|/)? *v?\(?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)(?![\w.]*\.\w)"
 )
 _IN_PATH = re.compile(r"[/\\](?:lib[/\\])?python-?(?P<version>3\.\d+)[/\\]")
@@ -30,26 +32,25 @@ _ADDRESS = re.compile(r"(?<![\d.+])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _LONG_KEY = re.compile(r"(?<![\w/])[0-9a-fA-F]{32,}(?!\w)")
 
 
-def versions(lines: Sequence[str]) -> dict[str, str]:
+def versions(lines: Lines) -> dict[str, str]:
     """What the log says is installed, the last word of it on each."""
     found: dict[str, str] = {}
-    for line in lines:
-        if not any(sign.isdecimal() for sign in line):
-            continue
-        for path in _IN_PATH.finditer(line):
+    for at in lines.holding("python3.", "python-3."):
+        for path in _IN_PATH.finditer(lines[at]):
             found.setdefault("python", path["version"])
-        if "." in line and not _NOT_INSTALLED.search(line):
-            for one in _VERSIONED.finditer(line):
-                name = one["name"].lower().replace("_", "-").replace("pytorch", "torch")
-                found[name] = one["version"]
-    card = next((card[0].strip() for line in reversed(lines) if (card := _CARD.search(line))), "")
-    return {**dict(sorted(found.items())), **({"card": card} if card else {})}
+    for at in lines.holding(*_NAMES):
+        told = {one["name"]: one["version"] for one in _VERSIONED.finditer(lines[at])}
+        if told and not _NOT_INSTALLED.search(lines[at]):
+            found |= {name.lower().replace("_", "-").replace("pytorch", "torch"): told[name] for name in told}
+    cards = [card[0].strip() for at in lines.holding("NVIDIA ", "AMD Radeon") if (card := _CARD.search(lines[at]))]
+    return {**dict(sorted(found.items())), **({"card": cards[-1]} if cards else {})}
 
 
 def excerpt(lines: Lines, failure: Failure | None) -> str:
     """The failure as the log shows it, or the log's end, without names, tokens and addresses."""
-    shown = [line.rstrip() for line in lines if line.strip()][-MOST_LINES // 2 :]
-    if failure is not None:
+    if failure is None:
+        shown = [line.rstrip() for line in lines.last(_LATE) if line.strip()][-MOST_LINES // 2 :]
+    else:
         first = min(part.begin or part.at for part in failure.chain)
         shown = [line.rstrip() for line in lines.between(first - 1, failure.at + 1)]
     if len(shown) > MOST_LINES:

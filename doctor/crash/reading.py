@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 START = "Traceback (most recent call last)"
@@ -14,9 +14,11 @@ TAIL = 1 << 21
 BEFORE, AROUND = 1 << 11, 1 << 16
 MOST_AROUND = 16
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
-_SAMPLE = 1 << 16
+_SAMPLE = 1 << 14
 # A code page, and the first bytes of those characters that most texts in it consist of.
 _PAGES = (("gb18030", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("cp932", 0x88, 0x97))
+# Lines in which bytes are left that are no UTF-8.
+_NO_UTF_8 = re.compile(r"^(?:[^\n]*[\udc80-\udcff][^\n]*(?:\n|\Z))+", re.M)
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _KANA = range(0x3041, 0x30FF)
 
@@ -106,33 +108,22 @@ def _text(data: bytes, encoding: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return "\n".join(_lines(data.removeprefix(b"\xef\xbb\xbf")))
+        return _of_code_page(data.removeprefix(b"\xef\xbb\xbf"))
 
 
-def _lines(data: bytes) -> Iterator[str]:
-    """A log can hold lines of several programs, each in an encoding of its own."""
-    page = ""
-    for line in data.split(b"\n"):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError:
-            page = page or _code_page(data)
-            yield line.decode(page, "replace")
+def _of_code_page(data: bytes) -> str:
+    """A log can hold lines of several programs, each in an encoding of its own.
 
-
-def _code_page(data: bytes) -> str:
-    """The code page in which the lines that are no UTF-8 are made of the usual characters."""
+    Those that are no UTF-8 are taken to be in the code page in which they consist of the usual characters.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    runs = (run[0].encode("utf-8", "surrogateescape") for run in _NO_UTF_8.finditer(text))
     sample = b""
-    for line in data.split(b"\n"):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            sample += line + b"\n"
-        if len(sample) > _SAMPLE:
-            break
-    shares = [(_usual(sample, *page), page[0]) for page in _PAGES]
-    share, name = max(shares)
-    return name if share > 0.6 else "cp1252"
+    while len(sample) <= _SAMPLE and (run := next(runs, b"")):
+        sample += run[: 2 * _SAMPLE].rpartition(b"\n")[0] or run
+    share, page = max((_usual(sample, *page), page[0]) for page in _PAGES)
+    page = page if share > 0.6 else "cp1252"
+    return _NO_UTF_8.sub(lambda run: run[0].encode("utf-8", "surrogateescape").decode(page, "replace"), text)
 
 
 def _usual(sample: bytes, page: str, first: int, last: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from .lines import Lines
+from .lines import NAME, Lines
 from .reading import START
 
 FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<where>.+))?\s*$')
@@ -16,6 +16,8 @@ _OWNER = re.compile(r"(\[(?:rank|default)\d+\]):\s?|([\w.-]{1,40} +)\| |(\([\w.-
 _BOX = "╭│╰┃┏┗+|"
 _BAR_ALONE = re.compile(r"[^|]{0,80}\d+%\|[^|]*\|[^|\[]*\[[^\]]*\]?\s*$")
 _NARROWEST, _WIDEST = 48, 400
+_USUAL_WIDTHS = (80, 100, 120)
+_MAY_GO_ON = re.compile(rf'\s*File "|(?:{NAME}): |(?:\w+ )?(?:ERROR|[Ee]rror|fatal)\b')
 _BEGINS = re.compile(r'\s*File "|\[|\d{4}-\d\d|' + re.escape(START) + r"|(?:[A-Za-z_]\w*\.)*[A-Z]\w*: ")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
 _DIGITS = re.compile(r"\d+")
@@ -80,7 +82,7 @@ def _joined(lines: Lines) -> Lines:
     width = max(map(len, lines), default=0)
     full = {at for at, line in enumerate(lines) if len(line) == width}
     if not (_NARROWEST <= width <= _WIDEST and len(full) > 1 and any(at in full for at in begun)):
-        full = set()
+        full = _going_on(lines, full) if width in _USUAL_WIDTHS else set()
     broken = {at + 1: "" for at in full} | _broken_frames(lines, [at for at in begun if at not in full])
     if not broken:
         return lines
@@ -91,6 +93,15 @@ def _joined(lines: Lines) -> Lines:
         else:
             made.append((number, line))
     return _lines(made)
+
+
+def _going_on(lines: Lines, full: set[int]) -> set[int]:
+    """Those of the lines as wide as a window that begin a frame or an exception, or go on with one."""
+    found: set[int] = set()
+    for at in sorted(full):
+        if at - 1 in found or any(map(_MAY_GO_ON.match, lines[max(0, at - 1) : at + 1])):
+            found.add(at)
+    return found
 
 
 def _broken_frames(lines: Lines, begun: Iterable[int]) -> dict[int, str]:
@@ -112,10 +123,12 @@ def _bare(lines: Lines) -> Lines:
     """Without the times, quotes and names that stand before the frames, and before other lines that begin alike."""
     leads = {found["lead"] for at in lines.holding('File "') if (found := _LED_FRAME.match(lines[at])) is not None}
     leads.add(_common_lead(lines))
-    shapes = {_shape(lead) for lead in leads if 0 < len(lead) <= _LONGEST_LEAD}
+    shapes = [
+        _shape(lead) for lead in sorted(leads, key=lambda one: (-len(one), one)) if 0 < len(lead) <= _LONGEST_LEAD
+    ]
     if not shapes:
         return lines
-    pattern = re.compile("|".join(sorted(shapes, key=len, reverse=True)))
+    pattern = re.compile("|".join(dict.fromkeys(shapes)))
     return Lines((line[found.end() :] if (found := pattern.match(line)) else line for line in lines), lines.numbers)
 
 

@@ -24,6 +24,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
 }
 # What every training has: where no rule found anything to look at, it was not judged either.
 _OF_TRAINING = ("model files", "memory", "datasets")
+_OF_ANY_RUN = ("disk space", "paths")  # the rules on them look at trainings that zdoctor knows
 _NOTHING = "nothing of it was found to look at"
 _NO_TRAINING = "what this trains is not known"
 
@@ -55,7 +56,8 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
             gaps.setdefault("paths", reason)
     answered = {areas[id] for id in (*report.passed, *(f.rule for f in report.findings)) if id in areas}
     trains = any(isinstance(one.run, Run) and one.run.kind != "other" for one in facts)
-    for what in _OF_TRAINING:
+    others = any(isinstance(one.run, Run) and one.run.kind == "other" for one in facts)
+    for what in (*_OF_TRAINING, *(_OF_ANY_RUN if others else ())):
         if what not in answered:
             gaps.setdefault(what, _NOTHING if trains else _NO_TRAINING)
     for what in {about(rule) for rule in offered} - set(areas.values()):
@@ -91,7 +93,10 @@ def _not_there(facts: Facts) -> Iterator[str]:
     seen = {folder.key for folder in folders}
     for dataset in run.recipe.datasets:
         if not any(key == dataset.key or key.startswith(f"{dataset.key}/") for key in seen):
-            yield f"{dataset.folder or dataset.key} is no folder of pictures on this machine"
+            if dataset.folder is None:
+                yield f"{dataset.key} names no folder that could be looked at"
+            else:
+                yield f"{dataset.folder} is no folder of pictures on this machine"
 
 
 def _unopened(facts: Facts) -> Iterator[str]:

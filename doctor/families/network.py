@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from math import isqrt
+from math import isqrt, prod
 from typing import Any
 
 from ..model import Run
@@ -14,7 +14,7 @@ from .record.single_file import original_parts
 from .tensors import block_linears, needed_tensors
 
 _KOHYA = "lora_unet_"
-Linears = Mapping[str, tuple[int, int]]
+Linears = Mapping[str, tuple[int, int]]  # (out, in) by name
 
 
 def lokr_factor(network: Network, name: str) -> int:
@@ -30,18 +30,14 @@ def lokr_rank(network: Network) -> int | None:
 
 def described(network: Network) -> str:
     """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
-    if network.type != "lokr":
-        words = {
-            f"alpha {network.scale * network.rank:g}": network.scale != 1.0,
-            f"LoRA+ {network.lora_plus_ratio:g}": network.lora_plus_ratio != 1.0,
-            f"without {network.excluded}": bool(network.excluded),
-            "with the refiners": network.refiners,
-        }
-        return ", ".join([str(network.rank), *(word for word, said in words.items() if said)])
-    rank = lokr_rank(network)
-    factors = "".join(f", {part} of {factor}" for part, factor in network.lokr_factors.items())
     without = f", without {network.excluded}" if network.excluded else ""
     more = ", with the refiners" if network.refiners else ""
+    if network.type != "lokr":
+        alpha = f", alpha {network.scale * network.rank:g}" if network.scale != 1.0 else ""
+        plus = f", LoRA+ {network.lora_plus_ratio:g}" if network.lora_plus_ratio != 1.0 else ""
+        return f"{network.rank}{alpha}{plus}{without}{more}"
+    rank = lokr_rank(network)
+    factors = "".join(f", {part} of {factor}" for part, factor in network.lokr_factors.items())
     return f"{'full' if rank is None else rank} (LoKr of factor {network.lokr_factor}{factors}{without}{more})"
 
 
@@ -73,18 +69,14 @@ def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[st
     return {**first, "lokr_w2_a": (rows, rank), "lokr_w2_b": (rank, columns)}
 
 
-def trained_weights(network: Network, linears: Mapping[str, tuple[int, int]]) -> int:
-    """How many numbers are trained on those of these Linears, name -> (inputs, outputs), that are not left out."""
-    covered = linears
-    if network.excluded:
-        covered = {name: sides for name, sides in linears.items() if not re.search(network.excluded, name)}
-    if network.type != "lokr":
-        return network.rank * sum(sum(sides) for sides in covered.values())
-    shapes = (
-        lokr_shapes(out, inputs, lokr_factor(network, name), lokr_rank(network))
-        for name, (inputs, out) in covered.items()
-    )
-    return sum(a * b for of_one in shapes for a, b in of_one.values())
+def trained_weights(network: Network, linears: Linears) -> int:
+    """How many numbers are trained on those of these Linears that are not left out."""
+    return sum(map(prod, network_shapes(network, _without(linears, network.excluded)).values()))
+
+
+def _without(linears: Linears, left_out: str) -> Linears:
+    pattern = re.compile(left_out or r"(?!)")
+    return {name: shape for name, shape in linears.items() if not pattern.search(name)}
 
 
 def target_linears(
@@ -96,9 +88,7 @@ def target_linears(
     shapes = needed_tensors(class_name or "", config)
     if shapes is None:
         return None
-    found = block_linears(shapes, family_with(class_name).targets(refiners=refiners))
-    without = re.compile(left_out or r"(?!)")
-    return {name: shape for name, shape in found.items() if not without.search(name)}
+    return _without(block_linears(shapes, family_with(class_name).targets(refiners=refiners)), left_out)
 
 
 def network_shapes(network: Network, linears: Linears) -> dict[str, tuple[int, ...]]:

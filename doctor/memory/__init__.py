@@ -16,7 +16,7 @@ from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS
 from .case import GIB, Case, buckets
 from .ladder import alternatives_of
-from .peaks import error_of, highest_of, host_peak_of, phases_of
+from .phases import error_of, highest_of, host_peak_of, phases_of
 from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
 

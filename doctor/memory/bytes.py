@@ -16,16 +16,10 @@ WIDTHS = {
 }
 # What zdoctor's own runner stores the frozen weights as, by the names of trainers.
 KINDS: dict[str | None, str] = {
-    None: "none",
-    "none": "none",
-    "int8": "int8",
-    "qint8": "int8",
-    "float8": "float8",
-    "qfloat8": "float8",
-    "qfloat8_e4m3fn": "float8",
-    "nf4": "nf4",
-    "uint4": "nf4",
-    "qint4": "nf4",
+    **dict.fromkeys((None, "none"), "none"),
+    **dict.fromkeys(("int8", "qint8"), "int8"),
+    **dict.fromkeys(("float8", "qfloat8", "qfloat8_e4m3fn"), "float8"),
+    **dict.fromkeys(("nf4", "uint4", "qint4"), "nf4"),
 }
 # Optimizer state in bytes per trained parameter of 32 bits; the first that a name begins with counts.
 _STATES = {
@@ -50,24 +44,15 @@ _STATES = {
 }
 # Bytes per weight after quantizing, without the scales per row.
 QUANTIZED = {
-    "qfloat8": 1.0,
-    "float8": 1.0,
-    "qfloat8_e4m3fn": 1.0,
-    "qfloat8_e4m3fnuz": 1.0,
-    "qfloat8_e5m2": 1.0,
-    "int8": 1.0,
-    "fp8": 1.0,
-    "qint8": 1.0,
+    **dict.fromkeys(("qfloat8", "qfloat8_e4m3fn", "qfloat8_e4m3fnuz", "qfloat8_e5m2", "float8", "fp8"), 1.0),
+    **dict.fromkeys(("int8", "qint8", "uint8"), 1.0),
     "int16": 2.0,
-    "uint8": 1.0,
     "uint7": 0.94,
     "uint6": 0.81,
     "uint5": 0.69,
-    "uint4": 0.56,
+    **dict.fromkeys(("uint4", "qint4"), 0.56),
     "uint3": 0.44,
-    "uint2": 0.31,
-    "qint4": 0.56,
-    "qint2": 0.31,
+    **dict.fromkeys(("uint2", "qint2"), 0.31),
     "nf4": 0.53,
 }
 

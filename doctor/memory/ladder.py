@@ -11,7 +11,7 @@ from ..families import family_of
 from ..model import Alternative, SamplePrompt, TrainingEffect
 from ..model.record import replace
 from .case import Case
-from .peaks import highest_of, host_peak_of, peak_of
+from .phases import highest_of, host_peak_of, peak_of
 
 # The settings, what they do to what is learnt, and the case with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Case]

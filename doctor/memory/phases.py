@@ -1,14 +1,16 @@
-"""What is held in each phase of a run by ai-toolkit and SimpleTuner."""
+"""What is held in each phase of a run by ai-toolkit and SimpleTuner, and the peaks by whoever trains it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
+from ..families.network import offloaded_share
 from ..model import Phase
 from ..trainers import trainer_of
 from .bytes import QUANTIZED
-from .case import GIB, TEXT_ENCODER_WORK, Case
+from .case import CONTEXT_RANGE, GIB, HOST_BASE, TEXT_ENCODER_WORK, Case
+from .runner import host_peak, phases_of_runner, phases_without_bfloat16
 
 # Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
 # goes through this phase.
@@ -16,9 +18,62 @@ QUANTIZING = "quantizing the transformer"
 # Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
 VAE_ENCODE = 1.26 * GIB / 2**20
 VAE_DECODE = 1.50 * GIB / 2**20
+# The LoRA branch computes in 32 bits; how much of its copies is alive at the peak is not known.
+LORA_COPIES = 35.0
 
 
-def weights_of(case: Case) -> int:
+def phases_of(case: Case) -> Iterator[Phase]:
+    return phases_of_runner(case) if case.run.by_runner else _phases_of_trainer(case)
+
+
+def peak_of(case: Case) -> int:
+    return max(phase.total for phase in phases_of(case))
+
+
+def highest_of(case: Case) -> int:
+    """The high end of the estimate: context, allocator and LoRA copies at their worst."""
+    # float32 where the processor has no bfloat16
+    may_widen = case.run.by_runner and not case.card and not case.on_mps
+    is_wider = may_widen and case.dtype == "bfloat16"
+    return _highest(case, phases_without_bfloat16(case) if is_wider else phases_of(case))
+
+
+def error_of(case: Case) -> int:
+    """How far from the computed peak the true one may lie, where the run computes in the type that it names."""
+    return _highest(case, phases_of(case)) - peak_of(case)
+
+
+def _highest(case: Case, phases: Iterable[Phase]) -> int:
+    context = CONTEXT_RANGE if case.card else HOST_BASE // 2
+    if case.run.by_runner:  # its LoRA was part of the traces
+        return int(1.03 * max(phase.total for phase in phases)) + context
+    copies = int(LORA_COPIES * case.sizes.width * sum(case.tokens) * case.recipe.batch_size)
+    return max(
+        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
+        + context
+        + copies * ("activations" in phase.items)
+        for phase in phases
+    )
+
+
+def host_peak_of(case: Case) -> int:
+    """Host bytes that cannot be given back while a run for a card loads; 0 where it has none.
+
+    Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
+    then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
+    """
+    if case.card is None:
+        return 0
+    if case.run.by_runner:
+        return host_peak(case)
+    whole = case.width * (case.sizes.blocks + case.sizes.rest)
+    waiting = int(offloaded_share(case.run) * case.blocks)
+    if case.recipe.adapter or case.sizes.stored != case.width:
+        return HOST_BASE + max(whole, waiting)
+    return HOST_BASE + (_weights_of(case) if case.recipe.precision.quantization else waiting)
+
+
+def _weights_of(case: Case) -> int:
     return case.blocks + case.width * case.sizes.rest
 
 
@@ -29,9 +84,9 @@ def _text_encoder(case: Case) -> int:
     return int(QUANTIZED[kind.partition("|")[0]] * case.sizes.text_encoder * 1.03)
 
 
-def phases_of_trainer(case: Case) -> Iterator[Phase]:
+def _phases_of_trainer(case: Case) -> Iterator[Phase]:
     recipe, sizes, card, base = case.recipe, case.sizes, case.card, case.base
-    transformer = case.here(weights_of(case))
+    transformer = case.here(_weights_of(case))
     encoder = _text_encoder(case)
     vae = case.width * sizes.vae
     lora = case.network

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from ..families import family_of, no_record
+from ..families.network import Linears
 from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
@@ -19,7 +20,7 @@ _VAE_PARAMETERS = 83_800_000
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters.
 
-    `linears` are the (inputs, outputs) of the Linears that a LoRA may cover, by their names; `block` are the numbers
+    `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, which is stored in
     `text_stored` bytes each.
     """
@@ -33,7 +34,7 @@ class Sizes:
     block: int
     block_rows: int
     rest: int
-    linears: Mapping[str, tuple[int, int]]
+    linears: Linears
     text_encoder: int
     text_linears: int
     text_stored: int
@@ -67,7 +68,6 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
-    covered = block_linears(shapes, family.targets(refiners=run.recipe.network.refiners))
     in_blocks = sum(prod(shape) for shape in blocks.values())
     known = {name: kind for name, kind in family.published.items() if name.startswith("text_encoder")}
     encoders = {name: _shapes(model.components.get(name)) for name in known}
@@ -85,7 +85,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         block=_largest_block(blocks),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - in_blocks,
-        linears={name: (inputs, out) for name, (out, inputs) in covered.items()},
+        linears=block_linears(shapes, family.targets(refiners=run.recipe.network.refiners)),
         text_encoder=sum(map(parameters, encoders.values())),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),

@@ -1,6 +1,7 @@
 """The nouns: frozen records, standard library only. Everything else in zdoctor maps some of these to others."""
 
 from .checkout import Checkout as Checkout
+from .datasets import Dataset as Dataset
 from .datasets import DatasetFolder as DatasetFolder
 from .datasets import Image as Image
 from .facts import Entry as Entry
@@ -40,7 +41,6 @@ from .plans import SetValue as SetValue
 from .plans import Step as Step
 from .plans import TrainingEffect as TrainingEffect
 from .plans import WriteText as WriteText
-from .recipe import Dataset as Dataset
 from .recipe import SamplePrompt as SamplePrompt
 from .run import Config as Config
 from .run import Problem as Problem

@@ -69,7 +69,8 @@ class Known:
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
     words look for; `messenger`, that it only came after another one, `vague`, that
-    the exception from which it came tells more. `source` is the address of a text of it.
+    the exception from which it came tells more. `source` is the address of a text of it, `sample` such a text, where
+    `words` and `line` are none.
     """
 
     cause: str
@@ -86,6 +87,7 @@ class Known:
     messenger: bool = False
     vague: bool = False
     source: str = ""
+    sample: str = ""
 
     @property
     def pattern(self) -> str:

@@ -1,12 +1,75 @@
-"""What dataset folders hold: pictures, their captions, and what is neither."""
+"""A dataset as a run asks for it, and what its folder holds: pictures, their captions, and what is neither."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
+from .buckets import Buckets
 from .record import dataclass, field
 
 FORBIDDEN = "may not be read by this user"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
+
+    `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
+    `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
+    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
+    Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
+    `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`; with
+    `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's alpha channel, or the file
+    of its name in `mask_folder`. `batches_of` names the datasets that share batches where the run counts in epochs.
+    """
+
+    key: str
+    folder: str | None
+    caption_extension: str
+    resolutions: tuple[int, ...]
+    default_caption: str = ""
+    caption_dropout: float = 0.0
+    repeats: int = 1
+    cache_latents_to_disk: bool = False
+    cache_latents: bool = False
+    flip_x: bool = False
+    flip_y: bool = False
+    controls: tuple[str, ...] = ()
+    control_folders: tuple[str, ...] = ()
+    is_regularisation: bool = False
+    captions: Literal["files", "names", "default"] = "files"
+    suffixes: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".webp")
+    recursive: bool = True
+    first_line: bool = False
+    captionless: bool = True
+    least_side: float = 0.0
+    least_area: float = 0.0
+    buckets: Buckets | None = None
+    square_crop: bool = False
+    random_crop: bool = False
+    alpha_mask: bool = False
+    mask_folder: str | None = None
+    invert_mask: bool = False
+    mask_min_value: float = 0.0
+    trigger_word: str | None = None
+    loss_multiplier: float = 1.0
+    prior_reg: bool = False
+    varied_captions: bool = False
+    batches_of: str = ""
+
+    def takes(self, width: int, height: int) -> bool:
+        """Whether a picture of this size in pixels is large enough."""
+        return min(width, height) >= self.least_side and width * height >= self.least_area
+
+    def buckets_at(self, resolution: int, step: int = 16) -> Buckets:
+        """How its pictures are sized at one of its resolutions, in steps of so many pixels."""
+        if self.buckets is not None:
+            return self.buckets
+        if self.square_crop:  # enlarges what is smaller
+            side = max(step, resolution // step * step)
+            return Buckets(side, side)
+        return Buckets(resolution, resolution, "shrunk", step)
 
 
 @dataclass(frozen=True)

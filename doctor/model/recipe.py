@@ -3,71 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from .buckets import Buckets
-from .record import dataclass, field, replace
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
-
-    `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
-    `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
-    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
-    Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
-    `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`; with
-    `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's alpha channel, or the file
-    of its name in `mask_folder`. `batches_of` names the datasets that share batches where the run counts in epochs.
-    """
-
-    key: str
-    folder: str | None
-    caption_extension: str
-    resolutions: tuple[int, ...]
-    default_caption: str = ""
-    caption_dropout: float = 0.0
-    repeats: int = 1
-    cache_latents_to_disk: bool = False
-    cache_latents: bool = False
-    flip_x: bool = False
-    flip_y: bool = False
-    controls: tuple[str, ...] = ()
-    control_folders: tuple[str, ...] = ()
-    is_regularisation: bool = False
-    captions: Literal["files", "names", "default"] = "files"
-    suffixes: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".webp")
-    recursive: bool = True
-    first_line: bool = False
-    captionless: bool = True
-    least_side: float = 0.0
-    least_area: float = 0.0
-    buckets: Buckets | None = None
-    square_crop: bool = False
-    random_crop: bool = False
-    alpha_mask: bool = False
-    mask_folder: str | None = None
-    invert_mask: bool = False
-    mask_min_value: float = 0.0
-    trigger_word: str | None = None
-    loss_multiplier: float = 1.0
-    prior_reg: bool = False
-    varied_captions: bool = False
-    batches_of: str = ""
-
-    def takes(self, width: int, height: int) -> bool:
-        """Whether a picture of this size in pixels is large enough."""
-        return min(width, height) >= self.least_side and width * height >= self.least_area
-
-    def buckets_at(self, resolution: int, step: int = 16) -> Buckets:
-        """How its pictures are sized at one of its resolutions, in steps of so many pixels."""
-        if self.buckets is not None:
-            return self.buckets
-        if self.square_crop:  # enlarges what is smaller
-            side = max(step, resolution // step * step)
-            return Buckets(side, side)
-        return Buckets(resolution, resolution, "shrunk", step)
+from .datasets import Dataset
+from .record import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -365,55 +304,3 @@ class Recipe:
     def dataset(self, key: str) -> Dataset | None:
         """The dataset of this settings prefix."""
         return next((dataset for dataset in self.datasets if dataset.key == key), None)
-
-
-# Names by which `Run.keys`, records of runs and trackers know the fields of groups; all others are "group.field".
-SHORT_NAMES: Mapping[str, str] = {
-    "network_type": "network.type",
-    "rank": "network.rank",
-    "alpha": "network.alpha",
-    "optimizer": "optimizer.name",
-    "optimizer_settings": "optimizer.settings",
-    "scheduler": "lr_scheduler.name",
-    "scheduler_settings": "lr_scheduler.settings",
-    "noise_scheduler": "timestep_sampling.noise_scheduler",
-    "timestep_type": "timestep_sampling.type",
-    "content_or_style": "timestep_sampling.content_or_style",
-    "loss_type": "loss.type",
-    "use_ema": "ema.use",
-    "ema_decay": "ema.decay",
-    "dtype": "precision.dtype",
-    "quantization": "precision.quantization",
-    "text_encoder_quantization": "precision.text_encoder_quantization",
-    "gradient_checkpointing": "offload.gradient_checkpointing",
-    "save_every": "checkpoints.every",
-    "save_dtype": "checkpoints.dtype",
-    "keep_saves": "checkpoints.keep",
-    "disable_sampling": "validation.disabled",
-    "skip_first_sample": "validation.skip_first",
-    "sample_every": "validation.every",
-    "samples": "validation.prompts",
-}
-_NAMES = {path: name for name, path in SHORT_NAMES.items()}
-
-
-def by_name(recipe: Recipe) -> dict[str, Any]:
-    """Every field of a recipe and of its groups, by its short name where it has one."""
-    made: dict[str, Any] = {}
-    for name, value in vars(recipe).items():
-        if hasattr(value, "__match_args__"):  # a group
-            paths = {f"{name}.{inner}": one for inner, one in vars(value).items()}
-            made |= {_NAMES.get(path, path): one for path, one in paths.items()}
-        else:
-            made[name] = value
-    return made
-
-
-def with_fields(recipe: Recipe, fields: Mapping[str, Any]) -> Recipe:
-    """The recipe with other values of fields, by their short names or as "group.field", or of whole groups."""
-    groups: dict[str, dict[str, Any]] = {}
-    for name, value in fields.items():
-        group, _, inner = SHORT_NAMES.get(name, name).rpartition(".")
-        groups.setdefault(group, {})[inner] = value
-    own = groups.pop("", {})
-    return replace(recipe, **own, **{name: replace(getattr(recipe, name), **to) for name, to in groups.items()})

@@ -16,7 +16,8 @@ from PIL import Image
 
 from zdoctor.checks.pictures import control_images_missing
 from zdoctor.doctor.model import Files, Finding, Run
-from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
+from zdoctor.doctor.model.datasets import Dataset
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.files import probe_files

@@ -174,7 +174,7 @@ def test_a_list_of_no_sizes_leaves_the_dataset_out(more: str, severity: str, of_
         ("lr", "1.5E-4"),
         ("caption_dropout_rate", '"0.05"'),
         ("seed", '"42"'),
-        ("linear", "16.5\n        type: lokr"),
+        ("linear", "16.5\n        type: LoKr"),
         ("arch", '"flux"'),
         ("arch", '"flex1"'),
         ("loss_type", '"mae"'),

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from zdoctor.checks import remains as rules
 from zdoctor.doctor.model import Finding, Run, Unknown
-from zdoctor.doctor.model.recipe import Dataset
+from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.model.remains import Remains, own_identity, own_lock, own_state
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.live import LiveWorld

@@ -67,6 +67,8 @@ def run(*words: str) -> int:
         (["schema", "ai-toolkit", "examples/nothing"], 2, "there is no such folder"),
         (["check", "--trainer-source", "examples/nothing", *KAGGLE], 2, "there is no such folder"),
         (["undo", "nothing"], 2, ""),
+        (["check", "--", "make", "all"], 2, "neither what the command starts nor a config that it names"),
+        (["check", "a.yaml", "--", "python", "run.py"], 2, "a.yaml and a command were named"),
     ],
 )
 def test_a_mistake_is_one_clear_line(
@@ -181,6 +183,21 @@ def test_the_config_is_remembered_and_found(tmp_path: Path, monkeypatch: pytest.
     shutil.copy(ROOT / KAGGLE[0], tmp_path / "b.yaml")
     assert run("check", *machine) == 1  # the one it was last checked with
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.yaml", "b.yaml"]
+
+
+def test_the_words_of_a_command_are_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `run -- COMMAND` reads them; the config that was last checked stays the one."""
+    monkeypatch.chdir(tmp_path)
+    start = ["accelerate", "launch", "flux_train_network.py", "--output_dir", "o", "--save_every_n_epochs"]
+    assert run("check", "--select", "KOH015", "--", *start) == 1
+    assert "save_every_n_epochs takes a value" in capsys.readouterr().out
+    assert run("check", "--select", "KOH015", "--", *start, "2") == 0
+    shutil.copy(ROOT / KAGGLE[0], tmp_path / "a.yaml")
+    assert run("check", "--select", "CFG001", "--", "python", "run.py", "a.yaml") == 0
+    assert "a.yaml, which the command names, is looked at" in capsys.readouterr().err
+    assert run("check", "--select", "CFG001", "--", "a.yaml") == 0
 
 
 def test_every_rule_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.storage import probe_storage
 from zdoctor.fixes.model import (
     extract_from_the_cache,
-    name_the_snapshot,
+    name_the_model,
     replace_by_a_complete_copy,
     say_what_to_download,
     take_parts_from_the_family,
@@ -252,11 +252,11 @@ def test_a_cache_root_is_replaced_by_its_snapshot(tmp_path: Path) -> None:
     copy_to(root / "snapshots" / ("0" * 40))
     run = run_of(root)
     finding, _ = seen(run)
-    (fix,) = name_the_snapshot(finding, run)
+    (fix,) = name_the_model(finding, run)
     assert carried_out(fix) == str(root / "snapshots" / ("0" * 40))
     (root / "snapshots" / ("1" * 40)).mkdir()
     finding, _ = seen(run)
-    assert list(name_the_snapshot(finding, run)) == []
+    assert list(name_the_model(finding, run)) == []
 
 
 def test_windows_paths_are_written_with_forward_slashes() -> None:

@@ -71,12 +71,24 @@ class Ward:
 
     def story(self, faults: Sequence[Fault]) -> Story:
         """Plant the faults, look, repair until nothing is offered, and take everything back. Raises Impossible."""
+        if len(faults) > 1:
+            for fault in faults:
+                self.story_of(fault)  # in the same folder
         patient = self._planted(faults)
         story = Story([_look(patient)])
         # what is offered to the healthy patient too was tried there
-        if self._repairs and {fix.rule for fix in prescribe(story.reports[0]).fixes} - self._usual:
+        mends = self._repairs and {fix.rule for fix in prescribe(story.reports[0]).fixes} - self._usual
+        if mends and not self._apart(faults, story.reports[0]):
             self._repair(patient, story)
         return story
+
+    def _apart(self, faults: Sequence[Fault], report: Report) -> bool:
+        """Whether both faults are found and repaired as if each were alone, in other files: that was tried there."""
+        if len(faults) < 2 or any(self.fate(fault, report) != "found" for fault in faults):
+            return False
+        alone = [prescribe(self.story_of(fault).reports[0]).fixes for fault in faults]
+        one, other = ({step.written[0] for fix in fixes for step in fix.steps} for fixes in alone)
+        return one.isdisjoint(other) and {*prescribe(report).fixes} == {*alone[0], *alone[1]}
 
     def _planted(self, faults: Sequence[Fault]) -> Patient:
         try:

@@ -24,6 +24,7 @@ from ...model import (
     Step,
     WriteText,
 )
+from ..actions.copy import Progress
 from ..actions.errors import ApplyError
 from ..actions.paths import QUARANTINE, at, behind, hub_root, place
 from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
@@ -98,7 +99,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def precheck(steps: list[Step]) -> Needs:
+def precheck(steps: list[Step], progress: Progress | None = None) -> Needs:
     """What the steps of a plan need. Raises ApplyError for what stands against them."""
     needs = Needs()
     taken: dict[Path, Step] = {}
@@ -110,6 +111,8 @@ def precheck(steps: list[Step]) -> Needs:
         KINDS[type(step)].precheck(step, path, needs)
     needs.require_room()
     if needs.online:
+        if progress is not None:
+            progress(0, 0, "asking whether the hub can be reached")
         require_hub(fetch_file.mirror())
     return needs
 

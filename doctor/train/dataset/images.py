@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...files import fingerprints
-from ...model.recipe import Dataset
+from ...model.datasets import Dataset
 from ..runtime.train_error import TrainError
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ...files import fingerprints
 from ...model.buckets import bucket_size, scaled_size
-from ...model.recipe import Dataset, Recipe
+from ...model.datasets import Dataset
+from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
 from .images import (
     SUFFIXES,

@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ...model.field_names import by_name
 from ...model.printable import redacted
-from ...model.recipe import by_name
 from ...model.run import Run
 from ..runtime.atomic_files import write_atomic
 from .html_report import ReportSample, html_report

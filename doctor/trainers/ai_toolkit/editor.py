@@ -6,7 +6,7 @@ from typing import Any
 
 from ...model.schema import Schema
 from ...schema.editor import Hovers, section_schema
-from .run import JOBS
+from .read import JOBS
 
 # at commit 27a03a91; each is what the rule says when it finds it
 KNOWN: Hovers = {

@@ -8,9 +8,9 @@ from ...configs.words import words
 from ...model import Run
 
 _WAN = words("wan21 wan21_i2v wan22_14b wan22_14b_i2v wan22_5b")
-# by one loader, and by one each
-_BY_ONE = words("sd sd1 sd15 sd2 sd3 sdxl pixart pixart_sigma auraflow flux lumina2 vega ssd")
-_OF_THEIR_OWN = _WAN | words(
+# by one loader, and by one each: the latter are transformers that are trained by flow matching
+BY_ONE_LOADER = words("sd sd1 sd15 sd2 sd3 sdxl pixart pixart_sigma auraflow flux lumina2 vega ssd")
+OF_THEIR_OWN = _WAN | words(
     """
     chroma chroma_radiance cogview4 ernie_image f-lite flex2 flux2 flux2_klein_4b flux2_klein_9b flux_kontext hidream
     hidream_e1 ideogram4 krea2 nucleus_image omnigen2 prx_pixel qwen_image qwen_image_edit qwen_image_edit_plus
@@ -19,13 +19,13 @@ _OF_THEIR_OWN = _WAN | words(
 )
 _READ_BY: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("in_context", "model_paths", "te_device", "vae_device"), frozenset()),
-    "lora_path": _BY_ONE | _WAN | {"cogview4"},
-    "quantize_kwargs": _BY_ONE | words("chroma chroma_radiance cogview4 f-lite flex2 flux_kontext"),
+    "lora_path": BY_ONE_LOADER | _WAN | {"cogview4"},
+    "quantize_kwargs": BY_ONE_LOADER | words("chroma chroma_radiance cogview4 f-lite flex2 flux_kontext"),
     "te_name_or_path": words("lumina2"),
     "text_encoder_bits": words("auraflow pixart pixart_sigma sd sd1 sd15 sd2"),
     "unconditional_lora_path": words("ideogram4"),
     "unet_path": words("auraflow pixart_sigma"),
-    "vae_path": _BY_ONE | words("flux2 flux2_klein_4b flux2_klein_9b"),
+    "vae_path": BY_ONE_LOADER | words("flux2 flux2_klein_4b flux2_klein_9b"),
 }
 # What of model_kwargs is read, where that is not nothing; "" stands for more than is known here.
 _WITH_KWARGS: Mapping[str, frozenset[str]] = {
@@ -41,7 +41,7 @@ _WITH_KWARGS: Mapping[str, frozenset[str]] = {
 def unread_model_keys(run: Run) -> Iterator[str]:
     """The written keys of the model section that nothing looks at, but for model_kwargs."""
     architecture = run.recipe.architecture
-    for name, readers in _READ_BY.items() if architecture in _BY_ONE | _OF_THEIR_OWN else ():
+    for name, readers in _READ_BY.items() if architecture in BY_ONE_LOADER | OF_THEIR_OWN else ():
         if run.setting(f"model/{name}") not in (None, "", False, {}, 16) and architecture not in readers:
             yield f"model/{name}"
 
@@ -50,5 +50,5 @@ def unread_kwargs(run: Run) -> list[str]:
     """The names in model_kwargs that nothing looks at."""
     given, architecture = run.setting("model/model_kwargs"), run.recipe.architecture or ""
     read = _WITH_KWARGS.get(architecture, frozenset())
-    known = architecture in _BY_ONE | _OF_THEIR_OWN and "" not in read
+    known = architecture in BY_ONE_LOADER | OF_THEIR_OWN and "" not in read
     return [str(name) for name in given if name not in read] if known and isinstance(given, dict) else []

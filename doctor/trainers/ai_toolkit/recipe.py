@@ -8,7 +8,9 @@ from operator import or_
 from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
-from ...model.recipe import Dataset, GuidanceTarget, OutputPreservation, Recipe, SamplePrompt, with_fields
+from ...model.datasets import Dataset
+from ...model.field_names import with_fields
+from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe, SamplePrompt
 from ...model.record import replace
 
 # Each was a switch is_… of its own.
@@ -28,6 +30,15 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "n": ("negative", str),
     "ctrl_img": ("control", str),
 }
+NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
+
+
+def _network_type(w: Written, key: str, *, default: str) -> str:
+    """In any case; what ai-toolkit does not know is a plain LoRA."""
+    name = w.text(key, default=default).lower()
+    return name if name in NETWORK_TYPES else "lora"
+
+
 # The fields that one setting says; `recipe_of` adds what is left.
 _FIELDS = {
     "base_model": Setting("model/name_or_path"),
@@ -41,7 +52,7 @@ _FIELDS = {
     "learning_rate": Setting("train/lr", Written.number, 1e-6),
     "unload_text_encoder": Setting("train/unload_text_encoder", Written.flag),
     "train_text_encoder": Setting("train/train_text_encoder", Written.flag),
-    "network_type": Setting("network/type", Written.text, "lora"),
+    "network_type": Setting("network/type", _network_type, "lora"),
     "network.dropout": Setting("network/dropout", Written.number),
     "network.lokr_full_rank": Setting("network/lokr_full_rank", Written.flag, True),
     "network.initial_weights": Setting("network/pretrained_lora_path", Written.text),

@@ -11,7 +11,7 @@ from ...model.schema import Key, Schema
 from ...schema.constant_folding import constants, folded, texts
 from ...schema.mapping_reads import Reads, Sections
 from ...schema.sources import Sources
-from .run import TRAINERS
+from .read import TRAINERS
 
 REPOSITORY = "https://github.com/ostris/ai-toolkit"
 _EXTENSIONS = ("extensions_built_in", "extensions")

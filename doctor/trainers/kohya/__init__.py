@@ -54,11 +54,7 @@ SD_SCRIPTS = Trainer(
         *("flux1_checkbox", "lycoris_preset", "lora_type+network_dim", "caption_metadata_filename"),
         *("pretrained_model_name_or_path+save_model_as", "pretrained_model_name_or_path+output_name"),
         *(f"{model}_train_network" for model in _SD_MODELS),
-        *(
-            f"{script}+{option}"
-            for script in _SD_SCRIPTS
-            for option in ("config_file", "dataset_config", "output_name")
-        ),
+        *(f"{script}+{option}" for script in _SD_SCRIPTS for option in _SD_OPTIONS),
     ),
     marker="library/train_util.py",
     miner=f"{__name__}.schema:mine_sd_scripts",

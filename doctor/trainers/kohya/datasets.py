@@ -14,7 +14,7 @@ from ...model.buckets import Buckets
 from ...model.record import replace
 from ...model.run import repeats_of
 from ...model.trainer import Folders
-from .run import of_dataset
+from .read import of_dataset
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by

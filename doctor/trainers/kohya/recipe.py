@@ -11,14 +11,15 @@ from ...families import family_of
 from ...families.part_files import part_files, with_parts
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
-from ...model.recipe import Logging, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Logging
 from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
 from .network import SCRIPTS, network_of, refused_network
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
-from .run import of_dataset
+from .read import of_dataset
 from .starts import PARSED
 from .timesteps import noise_of, refused_noise
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from ...configs.reading import Beside, Reading
 from ...configs.written import Written
 from ...model import Config, Dataset
-from .read import reading_of
-from .run import OfTrainer, keys_of, of_dataset
+from .read import OfTrainer, keys_of, of_dataset, reading_of
 from .starts import Start
 
 SCRIPT = re.compile(

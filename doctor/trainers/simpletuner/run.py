@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...configs.defaults import same
+from ...configs.words import same
 from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
 from ...families.record import Flavour, SimpleTuner
 from ...model import Config, Dataset, Run, SamplePrompt
-from ...model.recipe import Network, Recipe, with_fields
+from ...model.field_names import with_fields
+from ...model.recipe import Network, Recipe
 from ...model.record import replace
 from .datasets import datasets, settings
 from .lycoris import lokr, rank_of

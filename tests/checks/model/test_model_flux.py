@@ -15,7 +15,7 @@ from zdoctor.checks.model.tensors import missing_checkpoint_tensors
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.model import Finding, Hub, HubRepo, SetValue
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.model import name_the_architecture, name_the_whole_model
+from zdoctor.fixes.model import name_the_architecture, name_the_model
 from zdoctor.tests.flux import DEV, AutoencoderKL, FluxTransformer2DModel, copy_flux, healthy_flux, load_flux
 from zdoctor.tests.models import INDEX, healthy, probed, rewrite, run_of
 
@@ -89,7 +89,7 @@ def test_the_transformer_alone_is_no_flux_model(tmp_path: Path) -> None:
     # the rest lies beside it: its own folder was named where the whole model's is wanted
     (finding,) = findings(alone)["MDL003"]
     assert finding.evidence["whole"] == str(tmp_path / "m")
-    (fix,) = name_the_whole_model(finding, run_of(alone, "flux"))
+    (fix,) = name_the_model(finding, run_of(alone, "flux"))
     (step,) = fix.steps
     assert isinstance(step, SetValue) and step.value == str(tmp_path / "m") and fix.safety == "safe"
     load_flux(Path(step.value))

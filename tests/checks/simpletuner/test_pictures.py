@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from zdoctor.checks.simpletuner.pictures import _shape
+from zdoctor.doctor.model import Image
+from zdoctor.doctor.model.buckets import Buckets
 
 from .runs import HEALTHY, SET, ids, looked_at
+
+Kind = Literal["simpletuner-area", "simpletuner-pixel"]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +80,13 @@ def test_shapes_that_too_few_pictures_have(
     ("size", "edge", "kind", "shape"),
     [
         # what MultiaspectImage of bc8e6ab7 computes, run for these sizes
-        ((1024, 1024), 1024, "pixel_area", 1.0),
-        ((1500, 1000), 1024, "pixel_area", 1.54),
-        ((1000, 1500), 1024, "pixel_area", 0.65),
-        ((4000, 300), 512, "area", 14.5),
-        ((901, 900), 768, "pixel", 1.0),
-        ((1500, 1000), 512, "pixel", 1.5),
+        ((1024, 1024), 1024, "simpletuner-area", 1.0),
+        ((1500, 1000), 1024, "simpletuner-area", 1.54),
+        ((1000, 1500), 1024, "simpletuner-area", 0.65),
+        ((4000, 300), 512, "simpletuner-area", 14.5),
+        ((901, 900), 768, "simpletuner-pixel", 1.0),
+        ((1500, 1000), 512, "simpletuner-pixel", 1.5),
     ],
 )
-def test_shapes_are_the_trainers(size: tuple[int, int], edge: int, kind: str, shape: float) -> None:
-    assert _shape(*size, edge, kind, 64, 2) == shape
+def test_shapes_are_the_trainers(size: tuple[int, int], edge: int, kind: Kind, shape: float) -> None:
+    assert _shape(Buckets(edge, 64, kind, 64), Image("a.png", *size, True)) == shape

@@ -169,3 +169,16 @@ def test_who_looks_recovers_nothing_and_says_what_to_type(
     assert (snapshot(home), snapshot(state)) == before
     said = capsys.readouterr()
     assert done.id in said.err + said.out and "zdoctor undo" in said.err + said.out
+
+
+def test_a_check_says_what_was_cut_short_and_leaves_it(
+    home: Path, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ZDOCTOR_STATE", str(state))
+    done = apply(plan(SetValue(str(home / "c.yaml"), "/a", 2)), state=state)
+    main(["check", str(home / "c.yaml")])
+    assert done.id not in capsys.readouterr().err
+    cut_off(state, done.id, 2)
+    left = snapshot(home)
+    main(["check", str(home / "c.yaml")])
+    assert f"{done.id} was cut short" in capsys.readouterr().err and snapshot(home) == left

@@ -154,6 +154,7 @@ def test_a_host_out_of_reach_is_asked_for_once(
     home: Path, tmp_path: Path, proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
+    said: list[tuple[int, int, str]] = []
 
     def unknown(host: Any, *rest: Any, **more: Any) -> Any:
         asked.append(host)
@@ -171,7 +172,8 @@ def test_a_host_out_of_reach_is_asked_for_once(
     with pytest.raises(
         ApplyError, match=f"{where} cannot be reached: Temporary failure in name resolution"
     ) as refused:
-        apply(plan(step(home)), state=tmp_path / "state")
+        apply(plan(step(home)), state=tmp_path / "state", progress=lambda *told: said.append(told))
+    assert said == [(0, 0, "asking whether the hub can be reached")]
     assert len(asked) == 1 and "online" in refused.value.hint
     assert snapshot(home) == before and history(tmp_path / "state") == ()
 

@@ -153,7 +153,7 @@ def utf_16(log: str) -> str:
 
 def chinese(log: str) -> str:
     """Beside lines of a program that writes in the machine's code page."""
-    before, after = ("页面文件太小，无法完成操作\n", "请按任意键继续. . .\n")
+    before, after = ("正在检查更新，请稍候\n", "请按任意键继续. . .\n")
     return decode(before.encode("gb18030") + log.encode() + after.encode("gb18030"))
 
 

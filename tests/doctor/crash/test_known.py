@@ -1,4 +1,4 @@
-"""The known failures as data: each has its source, and is found by its own words."""
+"""The known failures as data: each has its source, and is found by its own words, whatever its log went through."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from zdoctor.doctor.crash import explain
 from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.model.crashes import Known
 
+from .disguises import DISGUISES, mixed, woven
+from .samples import log_of
 from .shapes import script
 from .test_cases import SIGNATURES
 
@@ -20,6 +22,24 @@ def test_each_has_a_source_and_says_what_to_do() -> None:
     for one in known():
         assert one.source.startswith("https://"), one.cause
         assert one.cause.endswith(".") and one.do and not one.do.endswith(" "), one.cause
+
+
+def test_each_is_reached_and_no_other_comes_before_it() -> None:
+    for one in known():
+        assert explain(log_of(one), SIGNATURES).known is one, log_of(one)
+
+
+def test_each_is_known_in_disguise() -> None:
+    """Each in three disguises in turn; `python benchmarks/explain.py known` tries all of them.
+
+    A log that ends amid a bar does so no more when another program writes behind it.
+    """
+    count = len(DISGUISES)
+    for at, one in enumerate(known()):
+        for disguise in (DISGUISES[(at + step) % count] for step in (0, count // 3, 2 * count // 3)):
+            if one.error != "EndsLoading" or disguise not in (mixed, woven):
+                log = disguise(log_of(one))
+                assert explain(log, SIGNATURES).known is one, f"{disguise.__name__}\n{log}"
 
 
 def test_most_are_found_by_their_words_in_a_traceback_and_without() -> None:

@@ -259,7 +259,7 @@ def test_a_dataset_that_nothing_looks_into_is_not_judged(tmp_path: Path, monkeyp
     remote = [{**BACKEND[0], "type": "huggingface", "dataset_name": "a/b"}, BACKEND[1]]
     patient(tmp_path, file, text, backend, json.dumps(remote))
     assert reason(examine_config(file, LiveWorld()).report, "datasets") == (
-        "datasets/0 is no folder of pictures on this machine"
+        "datasets/0 names no folder that could be looked at"
     )
     for picture in (tmp_path / "pictures").iterdir():
         picture.unlink()
@@ -272,3 +272,9 @@ def test_a_dataset_that_nothing_looks_into_is_not_judged(tmp_path: Path, monkeyp
 
 def reason(report: Report, what: str) -> str:
     return next(one.reason for one in report.not_judged if one.what == what)
+
+
+def test_of_a_slider_neither_paths_nor_disks_are_judged(tmp_path: Path) -> None:
+    text = AI_TOOLKIT.replace("sd_trainer", "slider").replace("ARCHITECTURE", "sd1")
+    report = examine_config(str(tmp_path / "slider.yaml"), LiveWorld(), text=text.encode()).report
+    assert {"model files", "memory", "datasets", "paths", "disk space"} <= {one.what for one in report.not_judged}

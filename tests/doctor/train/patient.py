@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zdoctor.doctor.model.recipe import Checkpoints, Dataset, Network, Precision, Recipe, TimestepSampling, Validation
+from zdoctor.doctor.model.datasets import Dataset
+from zdoctor.doctor.model.recipe import Checkpoints, Network, Precision, Recipe, TimestepSampling, Validation
 from zdoctor.doctor.model.run import Run, Value, Where
 from zdoctor.doctor.train import Job, Progress, TrainResult, train
 from zdoctor.tests.changes import changed

@@ -9,7 +9,8 @@ import pytest
 
 from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.model import Run
-from zdoctor.doctor.model.recipe import SHORT_NAMES, Recipe, by_name
+from zdoctor.doctor.model.field_names import SHORT_NAMES, by_name
+from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.trainers.ai_toolkit.recipe import keys_of
 from zdoctor.tests.doctor.trainers.test_every_key import BASES, run_of
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
-from zdoctor.doctor.model.recipe import Dataset
+from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.train.dataset.training_items import load_pixels, read_training_items
 
 from ..patient import DATASET, run_with

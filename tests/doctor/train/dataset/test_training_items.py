@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from zdoctor.doctor.model.buckets import Buckets, bucket_size
-from zdoctor.doctor.model.recipe import Dataset
+from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import (

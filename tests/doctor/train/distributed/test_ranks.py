@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from zdoctor.doctor.model import Gpu, Memory, Phase, Unknown
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.distributed.launcher import _free_port
 from zdoctor.doctor.train.distributed.ranks import RankLost, RankReport, Ranks, gather_reports
+from zdoctor.doctor.train.settings.names import CACHE
 
 from ..patient import go, run_with, written
 from ..test_command import PROCESS
@@ -42,6 +44,13 @@ def config(model: Path, data: Path, output: str, *, steps: int = 3, batch: int =
     name = f"{output}.yaml"
     Path(name).write_text("job: extension\nconfig:\n  name: circles\n  process:\n" + text)
     return name
+
+
+@pytest.fixture
+def encoded(here: Path, tiny: Path, circles: Path) -> None:
+    """What a run named "out" needs of pictures and prompts, made by an earlier one of this process."""
+    assert main(["train", config(tiny, circles, "first", steps=1)]) == 0
+    shutil.copytree(here / "first/circles" / CACHE, here / "out/circles" / CACHE)
 
 
 def losses(output: str) -> list[float]:
@@ -100,6 +109,7 @@ def started(name: str) -> tuple[subprocess.Popen[str], str]:
     raise AssertionError(text)
 
 
+@pytest.mark.usefixtures("encoded")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_ends_the_run_with_a_checkpoint(here: Path, tiny: Path, circles: Path, rank: int) -> None:
     """Also when it is the one that saves."""
@@ -119,6 +129,7 @@ def test_a_killed_process_ends_the_run_with_a_checkpoint(here: Path, tiny: Path,
     assert len(losses("out")) == step + 1
 
 
+@pytest.mark.usefixtures("encoded")
 def test_a_stop_reaches_every_process(here: Path, tiny: Path, circles: Path) -> None:
     process, text = started(config(tiny, circles, "out", steps=100_000))
     with process:

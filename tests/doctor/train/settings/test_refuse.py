@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.model.recipe import Dataset, SamplePrompt
+from zdoctor.doctor.model.datasets import Dataset
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.run import Value, Where
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import refuse

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zdoctor.doctor.model.recipe import Dataset
+from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.distributed.ranks import Ranks

@@ -65,9 +65,7 @@ def test_the_network_is_that_of_lycoris(
     model = build_empty_transformer((flux if written else tiny) / "transformer")
     covered = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     assert len(covered) == linears
-    everything = {
-        one: (inputs, out) for one, (out, inputs) in lora_targets(model, refiners=run.recipe.network.refiners).items()
-    }
+    everything = lora_targets(model, refiners=run.recipe.network.refiners)
     assert trained_weights(run.recipe.network, everything) == weights
     assert (
         trained_weights(run_of(written, lycoris=file).recipe.network, everything) == weights
