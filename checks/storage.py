@@ -98,7 +98,7 @@ def disk_space(run: Run, room: tuple[Room, ...]) -> Iterator[Finding]:
 
 
 def place(speed: Speed) -> str:
-    """What the files lie on, in words: "a hard disk (sda, SATA, ext4)", "a FUSE mount (rclone)", "memory"."""
+    """What the files lie on, in words: "a hard disk (sda, ext4)", "a FUSE mount (rclone)", "memory"."""
     filesystem = speed.filesystem
     if speed.kind == "memory":
         return KINDS[speed.kind]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the golden outputs instead of comparing them")
+
+
+def pytest_collection_finish() -> None:
+    """What all imports made stays: looking through it for garbage again and again was half of a tiny training run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,11 @@ from ..errors import UserError, not_cached
 from ..examine.engine import cures, examine
 from ..model import Facts, Report
 from ..model.caches import Inventory
-from ..model.record import dataclass, replace
+from ..model.record import replace
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
-from ..rules import all_repairs, all_rules
-from ..rules.selection import select
+from ..rules import all_repairs, all_rules, select
 from . import console
 from .examined import world_of
 from .repair import Fixed, carry_out, recover, say_unfinished
@@ -43,18 +42,13 @@ def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = No
     return probe_inventory(world, repo, deep=deep)
 
 
-@dataclass(frozen=True)
-class Mended:
-    """The plan or what was done of it, and the repository as it was last seen: after the repairs that were made."""
-
-    fixed: Fixed
-    inventory: Inventory
-
-
 def repair(
     repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None
-) -> Mended:
-    """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again."""
+) -> tuple[Fixed, Inventory]:
+    """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again.
+
+    Gives the repository as it was last seen, too.
+    """
     world = world_of(None)
     _require(world, repo)
     if not any(found.kind == "model" for found in probe_inventory(world, repo).repos):
@@ -71,8 +65,7 @@ def repair(
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
         return cures(examine(facts, rules, config=repo, trainer=None), facts, all_repairs())
 
-    fixed = carry_out(look, apply=apply, progress=progress)
-    return Mended(fixed, seen)
+    return carry_out(look, apply=apply, progress=progress), seen
 
 
 def _require(world: World, repo: str | None) -> None:
@@ -101,20 +94,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _fix(options: argparse.Namespace) -> int:
     reading = console.reading() if options.deep else None
-    mended = repair(
+    done, found = repair(
         options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading
     )
-    done = mended.fixed
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)
     console.show(plan_report.lines(plan, done.diff))
     if done.applied:
         console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
-        _show(mended.inventory)
+        _show(found)
     elif plan.fixes:
         console.emit(f"\nnext: {again}\n")
-    return mended.inventory.exit_code
+    return found.exit_code
 
 
 def _show(found: Inventory) -> None:

@@ -12,8 +12,7 @@ from ..examine.examination import Examination, examine_config
 from ..model.record import replace
 from ..probe.live import LiveWorld
 from ..probe.world import World
-from ..rules import all_rules
-from ..rules.selection import select
+from ..rules import all_rules, select
 from ..state import state_folder
 
 

@@ -19,8 +19,7 @@ from ..crash.question import nameless
 from ..errors import UserError
 from ..model.crashes import Explanation, Signature
 from ..model.shell import quoted
-from ..rules import Rule, all_repairs, all_rules
-from ..rules.selection import select
+from ..rules import Rule, all_repairs, all_rules, select
 from . import console
 from .config_argument import config_argument
 from .told import config_in

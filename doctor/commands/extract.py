@@ -13,13 +13,13 @@ from typing import Any
 
 from .. import apply as writer
 from ..errors import UserError, not_cached
-from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Run, Unknown
+from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Unknown
 from ..model.amounts import amount
 from ..model.plans import note_of
 from ..model.printable import printable
-from ..model.recipe import Recipe
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder
+from ..probe.hub.faults import run_of
 from ..probe.live import LiveWorld
 from ..probe.world import Stat, World
 from ..state import state_folder
@@ -144,7 +144,7 @@ def _repository(world: World, source: str) -> HubRepo:
         if len(commits) > 1:
             raise UserError(f"{revision} stands for {len(commits)} commits in {cache}.", "Give more of its digits.")
         for commit in commits:
-            hub = probe_hub(world, _run(world.join(folder, "snapshots", commit) if commit else repo))
+            hub = probe_hub(world, run_of(world.join(folder, "snapshots", commit) if commit else repo))
             if isinstance(hub, Unknown):
                 raise UserError(f"the cache {cache} cannot be read: {hub.reason}.")
             for found in hub.repos:
@@ -178,11 +178,6 @@ def _refs(world: World, folder: str) -> Iterator[tuple[str, str]]:
         text = world.read(world.below(folder, name), 0, 64) if isinstance(stat, Stat) else stat
         if isinstance(text, bytes) and COMMIT.fullmatch(text.decode("latin-1").strip()):
             yield name, text.decode("latin-1").strip()
-
-
-def _run(base_model: str) -> Run:
-    """What the hub probe needs to know of a run: only which model it names."""
-    return Run("ai-toolkit", "", "", 0, "lora", "", "", recipe=Recipe(architecture="zimage", base_model=base_model))
 
 
 def _origin(file: HubFile) -> str | None:

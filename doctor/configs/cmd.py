@@ -78,8 +78,7 @@ class CmdReader(Reader):
                 self.index += 1
                 self.variables.close(")")
             elif self.take(_REDIRECTED):
-                if self.index < len(self.text) and not self.starts(("\r", "\n")):
-                    self.word()
+                self.word()
             else:
                 found += self.word()
         return found, ""

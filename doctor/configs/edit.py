@@ -41,7 +41,12 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
         for setting in settings:
             done = set_option(path, done, setting)
     elif format == "python":
-        _require_python(done)
+        from .python_tree import Unparsable, parsed
+
+        try:
+            parsed(done)
+        except Unparsable as error:
+            raise EditError(f"the file would no longer parse: {error.why}") from error
     else:
         if replacements:
             _require_only(text, done, replacements, format)
@@ -95,15 +100,6 @@ def _require_only(text: str, done: str, edits: Sequence[ReplaceText], format: st
             raise EditError(f"the replacement would also change {pointer}")
     if renamed and _count(before) != _count(after):
         raise EditError("the new key is already there")
-
-
-def _require_python(done: str) -> None:
-    import ast
-
-    try:
-        ast.parse(done.removeprefix("\ufeff"))
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise EditError(f"the file would no longer parse: {error}") from error
 
 
 def _place(problem: Problem) -> tuple[int, int]:

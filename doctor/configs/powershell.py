@@ -31,6 +31,7 @@ _HERE = re.compile(r"@(['\"])[ \t]*\r?\n[\s\S]*?\r?\n\1@")
 _KEYWORD = re.compile(
     r"(if|elseif|else|while|for|foreach|do|until|switch|function|try|catch|finally|param)(?=[\s({]|$)", re.I
 )
+_NAME = re.compile(r"[ \t]*[\w:-]+")
 _AGAIN = words("while for foreach do function")
 _COMPUTED = re.compile(r"\([\s\S]*|-[a-z]+|[A-Za-z]+-[A-Za-z]+|if|switch|foreach|[-+*/%]")
 _LITERAL = re.compile(r"[^ \t\r\n;|&(){}'\"`$@,<>]+|[@<>]")
@@ -55,8 +56,11 @@ class PowershellReader(Reader):
                 continue
             if stop := self.take(_STOP):
                 return found, "\n" if stop[0] == "\r" else stop[0]
-            if not found and (sign in "{}" or self.take(_KEYWORD)):
+            if not found and sign in "{}":
                 self.block(sign)
+            elif not found and (keyword := self.take(_KEYWORD)):
+                self.again = keyword[1].lower() in _AGAIN
+                self.take(_NAME if keyword[1].lower() == "function" else _BLANK)
             elif not found and (sign in "&(" or self.starts(". ")):
                 self.index = self.brackets_end(self.index) if sign == "(" else self.index + 1
             elif not found and (assigned := self.take(_ASSIGNED)):
@@ -65,8 +69,7 @@ class PowershellReader(Reader):
             elif not found and (added := self.take(_ADDED)):
                 self.variables.set(added[1], self.variables.add(added[1], self.members(value=True)))
             elif self.take(_REDIRECTED):
-                if self.index < len(self.text) and not self.starts(("\r", "\n")):
-                    self.word()
+                self.word()
             elif self.take(_LIST):
                 found += self.members(value=True)
             elif sign == "}":
@@ -76,20 +79,13 @@ class PowershellReader(Reader):
         return found, ""
 
     def block(self, sign: str) -> None:
-        """A keyword, or the beginning or end of a block."""
+        """The beginning or end of a block."""
+        self.index += 1
         if sign == "{":
-            self.index += 1
             self.variables.open("}", again=self.again)
             self.again = False
-        elif sign == "}":
-            self.index += 1
-            self.variables.close("}")
         else:
-            begin = re.search(r"\w+$", self.text[max(0, self.index - 10) : self.index])
-            name = begin[0].lower() if begin else ""
-            self.again = name in _AGAIN
-            if name == "function":
-                self.take(re.compile(r"[ \t]*[\w:-]+"))
+            self.variables.close("}")
 
     def assigned(self, name: str, *, adds: bool) -> None:
         """A variable or a list that is set, or added to: what it is set to begins here."""

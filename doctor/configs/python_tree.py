@@ -15,25 +15,26 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class Unparsable(Exception):
-    """Source that this Python cannot parse; `line` and `column` from 1, None where they are not known."""
+    """Source that this Python cannot parse, and `why`; `line` and `column` from 1, None where they are not known."""
 
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, why: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(f"Python {'.'.join(map(str, sys.version_info[:2]))} cannot parse it: {why}")
+        self.why = why
         self.line = line
         self.column = column
 
 
-def parsed(text: str) -> ast.Module:
+def parsed(source: str | bytes) -> ast.Module:
     """The tree of a source text. Raises Unparsable, whatever is the matter with it."""
+    source = source.removeprefix("\ufeff") if isinstance(source, str) else source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape in the source is no news to our user
-            return ast.parse(text.removeprefix("\ufeff"))
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
         place = (error.lineno, error.offset) if isinstance(error, SyntaxError) else (None, None)
-        version = ".".join(map(str, sys.version_info[:2]))
-        raise Unparsable(f"Python {version} cannot parse it: {what}", *place) from None
+        raise Unparsable(what, *place) from None
 
 
 class Source:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from ..errors import UserError
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
-from .defaults import same, short
+from .words import same, short
 from .written import Written, above
 
 _INDEX = re.compile(r"/\d+(?=/)")

@@ -1,4 +1,4 @@
-"""What several trainers take apart or put together alike: lists of words, options on a line, a folder and a name."""
+"""What several trainers take apart, compare or put together alike: words, options on a line, values, a path."""
 
 from __future__ import annotations
 
@@ -28,3 +28,21 @@ def options_in(text: str, lists: Collection[str] = ()) -> Iterator[tuple[str, An
 
 def joined(folder: str, name: str) -> str:
     return folder + name if folder.endswith(("/", "\\")) else f"{folder}/{name}"
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two values are the same words of a command line; false, 0 and none are nothing."""
+    nothing: tuple[Any, ...] = (None, False, "false", "False", "0", "none", "None", "", [], {})
+    if value in nothing:
+        return other in nothing or other == 0
+    try:
+        return float(value) == float(other)
+    except (TypeError, ValueError):
+        return str(value).lower() == str(other).lower()
+
+
+def short(value: Any) -> str:
+    """A value in a sentence."""
+    return (
+        "…" if isinstance(value, dict | list) else str(value).lower() if isinstance(value, bool) else str(value)[:40]
+    )

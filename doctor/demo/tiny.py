@@ -81,11 +81,11 @@ def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
     (folder / "model_index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def build_tiny_adapter(file: Path, *, seed: int = 0, rank: int = ADAPTER_RANK) -> None:
-    """Write a training adapter that fits the tiny transformer: rank `rank` over every Linear of its layers.
+def build_tiny_adapter(file: Path, *, seed: int = 0) -> None:
+    """Write a training adapter that fits the tiny transformer: rank 4 over every Linear of its layers.
 
     Keys are those of the published Z-Image training adapters: `diffusion_model.layers.N.<linear>.lora_A.weight`
-    (rank x in) and `.lora_B.weight` (out x rank), no alpha.
+    (4 x in) and `.lora_B.weight` (out x 4), no alpha.
     """
     import torch
     from safetensors.torch import save_file
@@ -95,8 +95,8 @@ def build_tiny_adapter(file: Path, *, seed: int = 0, rank: int = ADAPTER_RANK) -
     for layer in range(LAYERS):
         for linear, (rows, columns) in LINEARS.items():
             name = f"diffusion_model.layers.{layer}.{linear}"
-            tensors[f"{name}.lora_A.weight"] = torch.randn(rank, columns, generator=generator) / columns**0.5
-            tensors[f"{name}.lora_B.weight"] = torch.randn(rows, rank, generator=generator) * 0.1
+            tensors[f"{name}.lora_A.weight"] = torch.randn(ADAPTER_RANK, columns, generator=generator) / columns**0.5
+            tensors[f"{name}.lora_B.weight"] = torch.randn(rows, ADAPTER_RANK, generator=generator) * 0.1
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, str(file), metadata={"format": "pt"})
 

@@ -16,7 +16,7 @@ class Speed:
     """How fast the files under `path` can be read. `source` names how the figures were got.
 
     `low` and `high` are bytes per second; `latency` seconds for a small random read, None when it was not measured.
-    `device` names the disk or disks below ("nvme0n1, NVMe"), "" where the system does not say.
+    `device` names the disk or disks below ("nvme0n1"), "" where the system does not say.
     """
 
     path: str

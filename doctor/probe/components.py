@@ -11,6 +11,7 @@ from ..families import classes
 from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
 from ..model.record import replace
+from .hub.caches import is_safe
 from .world import Stat, World
 from .world.safetensors import read_weight_file
 
@@ -143,7 +144,7 @@ def _weights(
         if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
             return (), choice, None, f"{choice} has no weight_map"
         shards = sorted(set(weight_map.values()))
-        if len(shards) > _MOST_SHARDS or any(not _inside(shard) for shard in shards):
+        if len(shards) > _MOST_SHARDS or not all(map(is_safe, shards)):
             return (), choice, None, f"{choice} names files outside its folder, or more than {_MOST_SHARDS}"
         files = tuple(read_weight_file(world, world.join(folder, shard), shard) for shard in shards)
         return files, choice, weight_map, ""
@@ -152,10 +153,6 @@ def _weights(
     others = [name for name in names if name.endswith((".safetensors", ".gguf", ".bin", ".pt", ".ckpt"))][:3]
     detail = f"there is only {', '.join(others)}" if others else ""
     return (WeightFile(single, world.join(folder, single), 0, problem="missing", detail=detail),), None, None, ""
-
-
-def _inside(shard: str) -> bool:
-    return bool(shard) and "\0" not in shard and not re.search(r"(^|[/\\])\.\.([/\\]|$)|^[/\\]|^[A-Za-z]:", shard)
 
 
 def _tokenizer(

@@ -15,44 +15,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, islice
 
-from ..model.record import dataclass, replace
+from ..model.record import dataclass
 
 MOST_LAYERS = 8
-# (what the device's place in sysfs contains, the bus in words, remote, virtual); the first that fits
-_BUSES = (
-    (r"/nvme-fabrics/", "NVMe over a network", True, False),
-    (r"/nvme", "NVMe", False, False),
-    (r"/(nbd|rbd|drbd)\d", "network block device", True, False),
-    (r"/session\d", "iSCSI", True, False),
-    (r"/usb\d", "USB", False, False),
-    (r"/mmc_host/", "SD or eMMC", False, False),
-    (r"/ata\d", "SATA", False, False),
-    (r"/virtio\d|/vmbus|VMBUS|/vbd-", "virtual disk", False, True),
-)
+_VIRTUAL = re.compile(r"/virtio\d|/vmbus|VMBUS|/vbd-")  # in the device's place in sysfs
 _VIRTUAL_VENDORS = ("VMware", "QEMU", "VBOX", "Msft", "Google", "Amazon")
 
 
 @dataclass(frozen=True)
 class Device:
-    """One disk, or several that a volume is spread over.
+    """One disk, or several that a volume is spread over ("sda + sdb").
 
-    `seeks` is what the system says of moving heads, None when it says nothing; virtual disks on flash are often said
-    to have them. `remote` when it is reached over a network, `memory` when it is RAM, `virtual` when a host with
-    caches of its own stands behind it. `image` is the file behind a loop device that reads it through memory.
+    `seeks` is what the system says of moving heads, None when it says nothing. Of a disk that is `virtual`, which a
+    host with caches of its own stands behind, that is made up. `image`: a file that is read through memory.
     """
 
     name: str
-    bus: str = ""
     seeks: bool | None = None
-    remote: bool = False
-    memory: bool = False
     virtual: bool = False
-    image: str | None = None
-
-    @property
-    def words(self) -> str:
-        """ "nvme0n1, NVMe"."""
-        return ", ".join(filter(None, (self.name, self.bus)))
+    image: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,9 +68,9 @@ def mount_of(path: str, mounts: Sequence[MountLine]) -> MountLine | None:
     return next((m for m in mounts if path == m.point or path.startswith(m.point.rstrip("/") + "/")), None)
 
 
-def device_of(path: str, mounts: Sequence[MountLine], layers: int = MOST_LAYERS) -> Device | None:
+def device_of(path: str, mounts: Sequence[MountLine]) -> Device | None:
     """What a path without links lies on; None where that cannot be told (an overlay, ZFS, another system)."""
-    if sys.platform == "win32" or layers <= 0:
+    if sys.platform == "win32":
         return None
     try:
         number, mount = os.stat(path).st_dev, mount_of(path, mounts)
@@ -97,43 +78,22 @@ def device_of(path: str, mounts: Sequence[MountLine], layers: int = MOST_LAYERS)
             number = os.stat(mount.source).st_rdev  # btrfs: the numbers of its files are no disk's
     except OSError:
         return None
-    return _of_number(f"{os.major(number)}:{os.minor(number)}", mounts, "/sys", layers) if os.major(number) else None
+    return device_in(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}") if os.major(number) else None
 
 
-def _of_number(number: str, mounts: Sequence[MountLine], sysfs: str, layers: int) -> Device | None:
-    folder = os.path.realpath(f"{sysfs}/dev/block/{number}")
+def device_in(place: str) -> Device | None:
+    """The device of a place in sysfs, None where there is none."""
+    folder = os.path.realpath(place)
     if not os.path.isdir(folder):
         return None
-    found = [_of_disk(disk, mounts, layers) for disk in _disks(folder, layers)]
-    known = [device for device in found if device is not None]
-    if not known or len(known) < len(found):
-        return None
-    told = [device.seeks for device in known if device.seeks is not None]
-    return Device(  # a volume is as slow as the slowest disk below it
-        " + ".join(dict.fromkeys(device.name for device in known)),
-        " + ".join(dict.fromkeys(device.bus for device in known if device.bus)),
-        any(told) if told else None,
-        remote=any(device.remote for device in known),
-        memory=all(device.memory for device in known),
-        virtual=any(device.virtual for device in known),
-        image=next((device.image for device in known if device.image), None),
+    disks = _disks(folder, MOST_LAYERS)
+    flags = [_text(f"{disk}/queue/rotational") for disk in disks]
+    virtual = any(
+        _VIRTUAL.search(disk) or _text(f"{disk}/device/vendor").startswith(_VIRTUAL_VENDORS) for disk in disks
     )
-
-
-def _of_disk(disk: str, mounts: Sequence[MountLine], layers: int) -> Device | None:
-    """A whole disk by its folder in sysfs; a loop device is what its file lies on."""
-    name, backing = os.path.basename(disk), _text(f"{disk}/loop/backing_file")
-    if backing is not None:
-        below = device_of(os.path.realpath(backing), mounts, layers - 1)
-        through_memory = _text(f"{disk}/loop/dio") != "1"
-        return replace(below, image=backing) if below is not None and through_memory else below
-    if re.match(r"z?ram\d", name):
-        return Device(name, memory=True)
-    _, bus, remote, virtual = next((row for row in _BUSES if re.search(row[0], disk)), ("", "", False, False))
-    if (_text(f"{disk}/device/vendor") or "").startswith(_VIRTUAL_VENDORS):
-        bus, virtual = "virtual disk", True
-    flag = _text(f"{disk}/queue/rotational")
-    return Device(name, bus, None if flag is None else flag == "1", remote, virtual=virtual)
+    names = dict.fromkeys(map(os.path.basename, disks))
+    image = any(_text(f"{disk}/loop/dio") == "0" for disk in disks)
+    return Device(" + ".join(names), "1" in flags if any(flags) else None, virtual, image)
 
 
 def _disks(folder: str, layers: int) -> list[str]:
@@ -146,12 +106,12 @@ def _disks(folder: str, layers: int) -> list[str]:
     return [disk for name in slaves for disk in _disks(os.path.realpath(f"{folder}/slaves/{name}"), layers - 1)]
 
 
-def _text(path: str) -> str | None:
+def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(4096).strip()
     except OSError:
-        return None
+        return ""
 
 
 # `fuseblk` is a local block device (NTFS); `overlay` the root of a container.

@@ -13,7 +13,6 @@ from threading import Thread
 from typing import Literal
 
 from ..model import Speed, Unknown
-from ..model.record import replace
 from ..model.storage import HOST
 from .disks import Device, MountLine, device_of, mount_of
 from .windows import PLACEHOLDER, is_placeholder
@@ -54,12 +53,8 @@ def speed_of(
         return Unknown(f"the files cannot be read ({error})")
     on, folder = mount(files[0]), str(Path(files[0]).parent)
     filesystem, device = on.filesystem if isinstance(on, Mount) else "unknown", device_of(real, lines)
-    if device is not None and device.image is not None:  # which is what can be read past the page cache
-        speed = speed_of([device.image], mount, lines)
-        if isinstance(speed, Unknown):
-            return Unknown(f"the files lie in the image {device.image}: {speed.reason}")
-        source = f"{speed.source}, of the image {device.image}"
-        return replace(speed, path=folder, filesystem=filesystem, source=source)
+    if device is not None and device.image:
+        return Unknown("the files lie in an image, which is read through memory")
     line = mount_of(real, lines)
     samples = _in_time(files, filesystem, line.options if line is not None else "")
     if isinstance(samples, Unknown):
@@ -76,7 +71,7 @@ def speed_of(
         low=min(streams),
         high=max(streams),
         source=f"measured: {len(latencies)} random 4 KiB and {len(streams)} sequential reads {how}{caches}",
-        device=device.words if device is not None else "",
+        device=device.name if device is not None else "",
     )
 
 
@@ -84,10 +79,9 @@ def speed_kind(
     filesystem: str, latency: float | None, fastest: float, device: Device | None = None
 ) -> Literal["ssd", "hdd", "network", "memory", "slow", "unknown"]:
     """A verdict by measurement first: `queue/rotational` calls virtual flash an HDD, and a tired SSD is none."""
-    remote, memory = (device.remote, device.memory) if device is not None else (False, False)
-    if NETWORK.match(filesystem) or filesystem.startswith(HOST) or remote:
+    if NETWORK.match(filesystem) or filesystem.startswith(HOST):
         return "network"
-    if filesystem in MEMORY or memory:
+    if filesystem in MEMORY:
         return "memory"
     if latency is None:
         return "unknown"

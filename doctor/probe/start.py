@@ -144,11 +144,7 @@ def _is_cut(world: World, state: str) -> bool:
 
 def _identity(world: World, path: str) -> Mapping[str, str]:
     """What the state was saved for; nothing where that cannot be read."""
-    content = world.read(path, 0, _LARGEST)
-    try:
-        told: Any = json.loads(content) if isinstance(content, bytes) else {}
-    except (ValueError, RecursionError):
-        return {}
+    told = world.json(path, _LARGEST)
     return {k: v for k, v in told.items() if isinstance(v, str)} if isinstance(told, dict) else {}
 
 

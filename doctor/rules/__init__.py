@@ -15,6 +15,7 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ..errors import UserError
 from ..model import SEVERITIES, Facts, Finding, Fix, Severity
 from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
@@ -207,3 +208,22 @@ def _by_id(rules: Iterable[Rule], known: Mapping[str, Rule]) -> dict[str, Rule]:
         found[rule.id] = rule
         names.add(rule.name)
     return found
+
+
+def select(rules: Sequence[Rule], chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
+    """Rules by id, name or id prefix ("PTH"). Raises UserError for a word that names none."""
+    for word in (*chosen, *ignored):
+        if not any(_is_named(rule, word) for rule in rules):
+            from difflib import get_close_matches
+
+            near = get_close_matches(word.upper(), [r.id for r in rules], 1)
+            near = near or get_close_matches(word.lower(), [r.name for r in rules], 1)
+            raise UserError(
+                f"there is no rule {word!r}.", f"Did you mean {near[0]}?" if near else "zdoctor rules lists them."
+            )
+    kept = [rule for rule in rules if not chosen or any(_is_named(rule, word) for word in chosen)]
+    return tuple(rule for rule in kept if not any(_is_named(rule, word) for word in ignored))
+
+
+def _is_named(rule: Rule, word: str) -> bool:
+    return rule.name == word.lower() or rule.id.startswith(word.upper())

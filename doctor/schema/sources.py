@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..configs.python_tree import Unparsable, parsed
 from .constant_folding import constants
 
 LARGEST = 2 << 20
@@ -55,11 +55,9 @@ class Sources:
         if path not in self._bodies:
             self._bodies[path] = []
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # an odd escape in their source is no news to our user
-                    self._bodies[path] = ast.parse(self.text(path)).body
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                self.unparsed[path] = str(error.args[0]) if error.args else type(error).__name__
+                self._bodies[path] = parsed(self.text(path)).body
+            except Unparsable as error:
+                self.unparsed[path] = error.why
         return self._bodies[path]
 
     def constants(self, path: str) -> dict[str, Any]:

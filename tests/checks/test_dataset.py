@@ -23,8 +23,7 @@ from zdoctor.doctor.model import DatasetFolder, Finding, Image, Run, Unknown, Va
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.dataset import probe_datasets
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.rules import Unestablished, all_rules
-from zdoctor.doctor.rules.selection import select
+from zdoctor.doctor.rules import Unestablished, all_rules, select
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 

@@ -18,12 +18,8 @@ _AXES = (16, 56, 56)
 _DOUBLE = {
     "norm1.linear": "img_mod.lin",
     "norm1_context.linear": "txt_mod.lin",
-    "attn.to_q": "img_attn.qkv",
-    "attn.to_k": "img_attn.qkv",
-    "attn.to_v": "img_attn.qkv",
-    "attn.add_q_proj": "txt_attn.qkv",
-    "attn.add_k_proj": "txt_attn.qkv",
-    "attn.add_v_proj": "txt_attn.qkv",
+    **dict.fromkeys(("attn.to_q", "attn.to_k", "attn.to_v"), "img_attn.qkv"),
+    **dict.fromkeys(("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"), "txt_attn.qkv"),
     "attn.to_out.0": "img_attn.proj",
     "attn.to_add_out": "txt_attn.proj",
     "ff.net.0.proj": "img_mlp.0",
@@ -39,10 +35,7 @@ _DOUBLE_NORMS = {
 }
 _SINGLE = {
     "norm.linear": "modulation.lin",
-    "attn.to_q": "linear1",
-    "attn.to_k": "linear1",
-    "attn.to_v": "linear1",
-    "proj_mlp": "linear1",
+    **dict.fromkeys(("attn.to_q", "attn.to_k", "attn.to_v", "proj_mlp"), "linear1"),
     "proj_out": "linear2",
 }
 _SINGLE_NORMS = {"attn.norm_q": "norm.query_norm.scale", "attn.norm_k": "norm.key_norm.scale"}

@@ -30,9 +30,7 @@ _TIME_WIDTH = 1024
 _TIME_FREQUENCIES = 256
 _AXES = (32, 48, 48)
 _ORIGINAL = {
-    ".attention.to_q.": ".attention.qkv.",
-    ".attention.to_k.": ".attention.qkv.",
-    ".attention.to_v.": ".attention.qkv.",
+    **{f".attention.to_{part}.": ".attention.qkv." for part in "qkv"},
     ".attention.to_out.0.": ".attention.out.",
     ".attention.norm_q.": ".attention.q_norm.",
     ".attention.norm_k.": ".attention.k_norm.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -97,12 +96,10 @@ def shards_of(world: World, folder: str, names: Collection[str]) -> Iterator[str
 
 
 def _shards(world: World, index: str) -> tuple[str, ...]:
-    data = world.read(index, 0, SMALL)
-    try:
-        weights = json.loads(data)["weight_map"] if isinstance(data, bytes) else {}
-        return tuple(dict.fromkeys(shard for shard in weights.values() if isinstance(shard, str)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return ()
+    data = world.json(index, SMALL)
+    weights = data.get("weight_map") if isinstance(data, dict) else None
+    named = weights.values() if isinstance(weights, dict) else ()
+    return tuple(dict.fromkeys(shard for shard in named if isinstance(shard, str)))
 
 
 COMPONENTS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -50,11 +49,7 @@ def probe_script(world: World, config: Config) -> Script | Unknown:
 def _beside(world: World, path: str) -> Iterator[DeepSpeedConfig]:
     folder = world.parent(world.absolute(path))
     for name in [name for name in world.names_in(folder) if name.endswith(".json")][:_MOST_JSON]:
-        data = world.read(world.join(folder, name), length=_LARGEST_JSON)
-        try:
-            settings = None if isinstance(data, Unknown) else json.loads(data)
-        except (ValueError, RecursionError):
-            continue
+        settings = world.json(world.join(folder, name), _LARGEST_JSON)
         if isinstance(settings, dict) and _SETTINGS & settings.keys():
             yield DeepSpeedConfig(Where(world.join(world.parent(path), name)), settings)
 

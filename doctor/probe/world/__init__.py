@@ -6,12 +6,13 @@ Paths are absolute strings of the machine's own kind; `World.join` and friends k
 
 from __future__ import annotations
 
+import json
 import ntpath
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 from ...model import Component, Gpu, Schema, Speed, System, Unknown
 from ...model.record import dataclass
@@ -191,6 +192,14 @@ class World:
         """Whether a folder, and no link to one, lies there."""
         stat = self.stat(path)
         return isinstance(stat, Stat) and stat.kind == "folder"
+
+    def json(self, path: str, most: int) -> Any:
+        """The value of a JSON text of at most so many bytes; None where there is none."""
+        text = self.read(path, 0, most)
+        try:
+            return json.loads(text) if isinstance(text, bytes) else None
+        except (ValueError, RecursionError):
+            return None
 
     def names_in(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, none where it cannot be listed."""

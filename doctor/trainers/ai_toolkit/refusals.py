@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...configs.defaults import same, short
 from ...configs.refused import Reason, is_unknown, known, unread_settings
-from ...configs.words import words
+from ...configs.words import same, short, words
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run, Schema, Unknown

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...configs.defaults import short
 from ...configs.refused import Reason, one_of
-from ...configs.words import words
+from ...configs.words import short, words
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import Network

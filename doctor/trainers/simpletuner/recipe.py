@@ -18,9 +18,8 @@ from ...model.field_names import with_fields
 from ...model.recipe import Logging, TimestepDensity
 from ...model.record import replace
 from ...model.trainer import Folders
-from .dataset_recipe import WITHOUT_EFFECT as OF_DATASETS
-from .dataset_recipe import refused_sets
-from .datasets import buckets_of
+from .datasets import WITHOUT_EFFECT as OF_DATASETS
+from .datasets import buckets_of, refused_sets
 from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
 from .network import differences as differences_of_network
 from .network import network_of, refused_network

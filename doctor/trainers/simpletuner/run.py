@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...configs.defaults import same
+from ...configs.words import same
 from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
 from ...families.record import Flavour, SimpleTuner

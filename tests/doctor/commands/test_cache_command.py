@@ -98,9 +98,9 @@ def test_a_cure_without_a_config(
     cache = caches[layout].copy(tmp_path / "hub")
     sickness.spoil(cache)
     before, served = snapshot(cache.root), server.served
-    plan = repair(REPO, deep=sickness.deep).fixed.plan
+    plan = repair(REPO, deep=sickness.deep)[0].plan
     assert {fix.rule for fix in plan.fixes} - {"HUB004"} == {sickness.rule} and snapshot(cache.root) == before
-    done = repair(REPO, deep=sickness.deep, apply=True).fixed
+    done = repair(REPO, deep=sickness.deep, apply=True)[0]
     assert server.served - served == sickness.bytes
     assert load(cache) == MODEL
     found = inventory(REPO, deep=True)

@@ -206,7 +206,7 @@ def test_holes_are_not_read(tmp_path: Path) -> None:
     assert isinstance(answer, Unknown) and "holes" in answer.reason
 
 
-def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path) -> None:
+def test_an_image_that_is_read_through_memory_is_not_measured(tmp_path: Path) -> None:
     """What lies on a loop device comes from the page cache of the image, also with O_DIRECT."""
     said = in_namespace(
         """
@@ -217,11 +217,10 @@ def test_an_image_that_is_read_through_memory_is_measured_itself(tmp_path: Path)
         (base / "point" / "weights").write_bytes(os.urandom(16 << 20))
         os.sync()
         told(base / "point" / "weights")
-        print(Path("/proc/self/mountinfo").read_text().count("/dev/loop"))
         """,
         tmp_path,
     )
-    assert said[0].endswith(f"of the image {tmp_path}/image") and "memory" not in said[0]
+    assert said[0].startswith("the files lie in an image")
 
 
 def test_direct_reads_of_btrfs_leave_their_pages_in_memory(tmp_path: Path) -> None:
@@ -258,7 +257,7 @@ def test_small_and_absent_files_have_no_speed(tmp_path: Path) -> None:
         assert isinstance(answer, Unknown) and reason in answer.reason
 
 
-VIRTUAL = Device("vda", "", True, virtual=True)
+VIRTUAL = Device("vda", True, virtual=True)
 
 
 @pytest.mark.parametrize(
@@ -278,12 +277,10 @@ VIRTUAL = Device("vda", "", True, virtual=True)
         ("ext4", 5e-3, 956e6, VIRTUAL, "ssd"),  # a busy host answers late; no head reads that fast
         ("ext4", 12e-3, 150e6, VIRTUAL, "slow"),  # what is behind it nobody can tell
         ("ext4", 5e-3, 956e6, None, "ssd"),
-        ("ext4", 12e-3, 600e6, Device("md0", "", True), "hdd"),  # several disks at once
-        ("ext4", 5e-3, 80e6, Device("sda", "SATA", False), "slow"),  # a disk without heads that answers slowly
-        ("ext4", 2e-3, 150e6, Device("sda", "SATA", True), "hdd"),
+        ("ext4", 12e-3, 600e6, Device("md0", True), "hdd"),  # several disks at once
+        ("ext4", 5e-3, 80e6, Device("sda", False), "slow"),  # a disk without heads that answers slowly
+        ("ext4", 2e-3, 150e6, Device("sda", True), "hdd"),
         ("ext4", 2e-3, 150e6, Device("sda"), "ssd"),
-        ("xfs", 60e-6, 2e9, Device("sdd", "iSCSI", False, remote=True), "network"),
-        ("ext4", 1e-6, 9e9, Device("zram0", memory=True), "memory"),
     ],
 )
 def test_the_verdict_follows_the_measurement(

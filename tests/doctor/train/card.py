@@ -5,13 +5,15 @@
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
 changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples, how many
 tensors were on the card as each phase began, and how often it gave free memory back.
-With "fails", (a step, what CUDA says), the card works no more after that step, and the answer is its error.
+With "encoded" what the run of that output folder encoded is used again. With "fails", (a step, what CUDA says), the
+card works no more after that step, and the answer is its error.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +23,12 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import Job, TrainError, train
+from zdoctor.doctor.train.settings.names import CACHE
 
 from .patient import Recorder, run_with
 
@@ -77,7 +80,8 @@ class _Lists(TorchFunctionMode):
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+    leaves, form = tree_flatten((args, kwargs))
+    tensors = [value for value in leaves if isinstance(value, Tensor)]
     there = [value for value in tensors if isinstance(value, OnCard)]
     name = func._schema.name
     if there and failed:
@@ -89,7 +93,9 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if (device := kwargs.get("device")) is not None:
         stays = device.type == "card"
         kwargs = {**kwargs, "device": torch.device("cpu") if stays else device}
-    args, kwargs = tree_map(lambda value: value.numbers if isinstance(value, OnCard) else value, (args, kwargs))
+        leaves, form = tree_flatten((args, kwargs))
+    numbers = [value.numbers if isinstance(value, OnCard) else value for value in leaves]
+    args, kwargs = tree_unflatten(numbers, form)
     if name == "aten::_conj":  # a mark on the tensor, which nothing below this heeds
         func = torch.ops.aten.conj_physical.default
     known = {id(value.numbers): value for value in there}
@@ -154,6 +160,8 @@ def main() -> None:
         def fail(step: int, at: int = at, words: str = words) -> None:
             failed.extend([words] * (step == at))
 
+        if "encoded" in one:
+            shutil.copytree(Path(one["encoded"], CACHE), Path(one["output"], CACHE))
         watch = _Watch(fail)
         try:
             with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
@@ -164,7 +172,7 @@ def main() -> None:
                     Path(one["output"]),
                     adapter=one["adapter"] and Path(one["adapter"]),
                     device=CARD,
-                    held_out=1,
+                    held_out=int("fails" not in one),
                     progress=watch,
                 )
                 result = train(job)

@@ -48,7 +48,8 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
             }
         )
     few = {"steps": 3, "batch_size": 1, "save_every": 1, "gradient_checkpointing": False}
-    asked.append({**asked[0], "run": few, "output": str(tmp_path / "gone"), "fails": (2, FAILURE)})
+    made = asked[0]["output"]
+    asked.append({**asked[0], "run": few, "output": str(tmp_path / "gone"), "encoded": made, "fails": (2, FAILURE)})
     card = [sys.executable, "-m", "zdoctor.tests.doctor.train.card"]
     done = subprocess.run(card, input=json.dumps(asked), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from zdoctor.doctor.configs.defaults import same
+from zdoctor.doctor.configs.words import same
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.examine.translate import for_runner, obeyed
 from zdoctor.doctor.model import Run, Schema

@@ -10,7 +10,7 @@ from pathlib import Path
 TRAIN = """
 from zdoctor.doctor.train import TrainError, _loop
 try:
-    _loop()
+    _loop(lean={lean})
 except TrainError as error:
     print(error)
 """
@@ -24,14 +24,16 @@ def test_a_torchvision_for_another_pytorch_is_named(tmp_path: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", TRAIN.format(lean=False)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("The import of diffusers fails: operator torchvision::nms does not exist. ")
     assert "torchvision, xformers or torchao" in done.stdout
 
 
 def test_an_attention_that_diffusers_does_not_know_is_named() -> None:
     environment = {**os.environ, "DIFFUSERS_ATTN_BACKEND": "fastest"}
-    done = subprocess.run([sys.executable, "-c", TRAIN], env=environment, capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", TRAIN.format(lean=True)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert "DIFFUSERS_ATTN_BACKEND names no attention of this diffusers ('fastest' is not" in done.stdout
 
 
