@@ -1,6 +1,7 @@
 """What `zdoctor explain` says of the failures in crashes.txt, and what it costs on logs of 100 MB.
 
 python benchmarks/explain.py [work|held] [unknown]    each text of that half (or of both): its truth, and the answer
+python benchmarks/explain.py fresh [unknown]          the same of the texts in crashes_fresh.txt
 python benchmarks/explain.py disguised                each text that has an answer in every disguise of the tests
 python benchmarks/explain.py known                    a log of each known failure in every one of these disguises
 python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
@@ -9,6 +10,8 @@ python benchmarks/explain.py FOLDER                   CPU seconds and peak memor
 crashes.txt holds addresses of public threads, what the cause was by what is said there (##), and the libraries' own
 words of each failure. Its halves are told apart by the first byte of the address' SHA-256: even is the half to work
 with, odd the one that was looked at once, at the end. crash_verdicts.tsv has how each answer of that half was judged.
+crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
+that first answer was judged.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from zdoctor.tests.doctor.crash.disguises import DISGUISES
 from zdoctor.tests.doctor.crash.samples import log_of
 
 TEXTS = Path(__file__).with_name("crashes.txt")
+FRESH = TEXTS.with_name("crashes_fresh.txt")
 SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
 SIZE = 100 << 20
 END = b"""
@@ -41,9 +45,9 @@ NotImplementedError: Cannot copy out of meta tensor; no data!
 """
 
 
-def texts() -> Iterator[tuple[str, str, str]]:
+def texts(file: Path = TEXTS) -> Iterator[tuple[str, str, str]]:
     """Address, truth and text of each failure."""
-    for block in TEXTS.read_text(encoding="utf-8").split("@@ ")[1:]:
+    for block in file.read_text(encoding="utf-8").split("@@ ")[1:]:
         address, truth, text = block.rstrip("\n").split("\n", 2)
         yield address, truth.removeprefix("## "), text
 
@@ -52,12 +56,10 @@ def half(address: str) -> str:
     return "held" if hashlib.sha256(address.encode()).digest()[0] % 2 else "work"
 
 
-def answers(halves: tuple[str, ...], *, unknown_only: bool) -> None:
+def answers(asked: Iterable[tuple[str, str, str]], *, unknown_only: bool) -> None:
     """Print what is said of each text."""
     count = unknown = 0
-    for address, truth, text in texts():
-        if half(address) not in halves:
-            continue
+    for address, truth, text in asked:
         told = explain(text, SIGNATURES)
         count += 1
         open = told.known is None and not told.rules
@@ -161,7 +163,9 @@ if __name__ == "__main__":
         disguised((address, text) for address, _, text in texts())
     elif words == ["known"]:
         disguised((one.cause, log_of(one)) for one in known())
-    elif words and not chosen and words != ["unknown"]:
+    elif words and not chosen and not {*words} <= {"fresh", "unknown"}:
         costs(Path(words[0]))
     else:
-        answers(chosen or ("work", "held"), unknown_only="unknown" in words)
+        halves = chosen or ("work", "held")
+        asked = texts(FRESH) if "fresh" in words else (one for one in texts() if half(one[0]) in halves)
+        answers(asked, unknown_only="unknown" in words)

@@ -204,12 +204,12 @@ def _is_cause(failure: Failure) -> bool:
 
 
 def _rules(failure: Failure, signatures: Sequence[Signature], trainer: str) -> tuple[str, ...]:
-    """The rules that know this failure, the one with the longest word for it first."""
+    """The rules that know this failure, the one that knows most of its message first."""
     hits = [
-        (len(signature.text), signature.rule)
+        (known, signature.rule)
         for part in failure.chain
         for signature in signatures
-        if signature.suits(trainer) and signature.matches(part)
+        if signature.suits(trainer) and (known := signature.fits(part)) is not None
     ]
     return tuple(dict.fromkeys(rule for _, rule in sorted(hits, key=lambda hit: -hit[0])))
 

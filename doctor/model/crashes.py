@@ -114,9 +114,11 @@ class Signature:
     def suits(self, trainer: str) -> bool:
         return not trainer or takes_in(self.trainers, trainer)
 
-    def matches(self, failure: Failure) -> bool:
+    def fits(self, failure: Failure) -> int | None:
+        """How many characters of the message are its words; None where it is another failure."""
         named = _named(self.error.rpartition(".")[2], failure) and (bool(self.text) or failure.name != "Reported")
-        return named and _in(self.text, failure.message)
+        found = _found(self.text, failure.message) if named else None
+        return None if found is None else len(found[0])
 
 
 def _named(error: str, failure: Failure) -> bool:
@@ -125,10 +127,14 @@ def _named(error: str, failure: Failure) -> bool:
 
 
 def _in(pattern: str, text: str) -> bool:
+    return _found(pattern, text) is not None
+
+
+def _found(pattern: str, text: str) -> re.Match[str] | None:
     """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
     log does not show the end."""
     whole, first = " ".join(text.split()), text.partition("\n")[0]
-    return re.search(pattern, whole) is not None or re.search(pattern, first) is not None
+    return re.search(pattern, whole) or re.search(pattern, first)
 
 
 @dataclass(frozen=True)

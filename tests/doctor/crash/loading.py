@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from zdoctor.tests.hub_server import HubServer
@@ -83,6 +86,62 @@ def _offline(folder: Path, hub: HubServer) -> object:
         return snapshot_download(REPO, cache_dir=folder / "hub")
 
 
+def _incomplete(folder: Path, hub: HubServer) -> object:
+    """The cache knows the files of the commit, and one of them is gone from it."""
+    from huggingface_hub import snapshot_download
+
+    snapshot = Path(snapshot_download(REPO, cache_dir=folder / "hub", endpoint=hub.url))
+    (snapshot / "config.json").unlink()
+    return snapshot_download(REPO, cache_dir=folder / "hub", endpoint="http://127.0.0.1:9")
+
+
+def _no_token(folder: Path, hub: HubServer) -> object:
+    import os
+
+    from huggingface_hub import constants
+
+    kept = {name: os.environ.pop(name, None) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")}
+    try:
+        with _set(constants, "HF_TOKEN_PATH", str(folder / "none")):
+            return _download(hub, folder, token=True)
+    finally:
+        os.environ.update({name: value for name, value in kept.items() if value is not None})
+
+
+class _Page(BaseHTTPRequestHandler):
+    """A page that is no hub, as the login of a hotel's network is."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _page(folder: Path, hub: HubServer) -> object:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return _other(endpoint=f"http://127.0.0.1:{server.server_port}")(folder, hub)
+        finally:
+            server.shutdown()
+
+
+def _dduf(name: str, compression: int) -> Case:
+    def case(folder: Path, hub: HubServer) -> object:
+        from huggingface_hub import read_dduf_file
+
+        with zipfile.ZipFile(folder / "a.dduf", "w", compression) as file:
+            file.writestr(name, "{}")
+        return read_dduf_file(folder / "a.dduf")
+
+    return case
+
+
 @contextmanager
 def _set(owner: object, name: str, value: object) -> Iterator[None]:
     before = getattr(owner, name)
@@ -109,6 +168,12 @@ HUB: dict[str, Case] = {
     "LocalEntryNotFoundError, no line": _other(endpoint="http://127.0.0.1:9"),
     "HFValidationError": _other("~/models/a/b"),
     "OfflineModeIsEnabled": _offline,
+    "IncompleteSnapshotError": _incomplete,
+    "LocalTokenNotFoundError": _no_token,
+    "FileMetadataError": _page,
+    "BadRequestError": _refused(400, ""),
+    "DDUFCorruptedFileError": _dduf("model_index.json", zipfile.ZIP_DEFLATED),
+    "DDUFInvalidEntryNameError": _dduf("run.py", zipfile.ZIP_STORED),
 }
 
 

@@ -84,6 +84,8 @@ TRANSFORMERS: dict[str, Case] = {
     "an unknown kind": _model(_edited("config.json", model_type="never-heard-of")),
     "no kind": _model(_edited("config.json", model_type=None)),
     "another size": _model(_edited("config.json", hidden_size=16)),
+    "StrictDataclassFieldValidationError": _model(_edited("config.json", hidden_size="eight")),
+    "StrictDataclassClassValidationError": _model(_edited("config.json", num_attention_heads=3)),
     "a config that is no JSON": _model(_as("config.json", b"{nothing")),
     "no tokenizer": _model(lambda place: None, "AutoTokenizer"),
     "a cut tokenizer": _model(_as("tokenizer.json", b"{"), "LlamaTokenizerFast"),

@@ -36,6 +36,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "developer mode",
     ),
     # memory, cards, processes
+    "aborted, by a launcher's exception": (
+        "RuntimeError: AI-Toolkit training failed with code 3221226505\n",
+        "",
+        "compiled library",
+    ),
     "notebook cell": (notebook(OOM, "transformer.to('cuda')"), "MEM001", "not enough memory"),
     "copied from Colab": (
         notebook(META, "pipe.transformer.to('cuda')", old=True),
