@@ -11,7 +11,8 @@ interface makes (which needs node and npx). Nothing of them is kept here. CLONES
 checkout. The half is a hash of repository and path, drawn before any was checked: rules were mended by half A. C is a
 fresh draw of other repositories, made when A and B were mended: nothing was mended by it before its first figure.
 
-The machine is one of which nothing is known: what depends on its files, cards and packages is not judged.
+The machine is one of which nothing is known: what depends on its files, cards and packages is not judged. Where the
+repository holds a trainer's source, it lies where its owner has it, and is found and read as on the owner's machine.
 corpus_verdicts.tsv says of every kind of error that was found whether the trainer's source makes it one.
 """
 
@@ -29,8 +30,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zdoctor.doctor.commands.check import check
+from zdoctor.doctor.configs.reading import text_of
 from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model import Report
+from zdoctor.doctor.probe.gather import near_sources
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.schema.checkouts import find
+from zdoctor.doctor.trainers import trainers
+from zdoctor.doctor.trainers.read import recognise
 
 HERE = Path(__file__).parent
 PRECISION = HERE.parent / "doctor" / "rules" / "precision.json"
@@ -124,7 +131,7 @@ def fetch(clones: Path, entry: Entry) -> None:
 
 
 def extracted(clones: Path, repository: str, commit: str, into: Path) -> Path:
-    """A folder with the files of that commit which may be configs, or belong to one."""
+    """A folder with the files of that commit which may be configs, or belong to one, and with a trainer's source."""
     tree = into / repository / commit
     if tree.exists():
         return tree
@@ -132,11 +139,13 @@ def extracted(clones: Path, repository: str, commit: str, into: Path) -> Path:
     git = ["git", "-C", str(clones / repository)]
     listed = subprocess.run([*git, "ls-tree", "-r", "-l", "-z", commit], capture_output=True, check=True).stdout
     rows = [row.split("\t", 1) for row in listed.decode(errors="surrogateescape").split("\0") if row]
-    wanted = [
-        path
-        for told, path in rows
-        if path.lower().endswith(READ) and told.split()[-1].isdigit() and int(told.split()[-1]) < LARGEST
-    ]
+    markers = [f"/{trainer.marker}" for trainer in trainers()]
+    roots = tuple(
+        f"/{path}".removesuffix(marker) + "/" for _, path in rows for marker in markers if f"/{path}".endswith(marker)
+    )
+    sizes = {path: int(told.split()[-1]) for told, path in rows if told.split()[-1].isdigit()}
+    configs = [path for path, size in sizes.items() if path.lower().endswith(READ) and size < LARGEST]
+    wanted = configs + [path for path in sizes if path.endswith(".py") and f"/{path}".startswith(roots)]
     for start in range(0, len(wanted), 500):
         archive = subprocess.run(
             [*git[:1], "--literal-pathspecs", *git[1:], "archive", commit, "--", *wanted[start : start + 500]],
@@ -199,8 +208,11 @@ def checked(file: Path, tree: Path, machine: Path) -> Report | str:
     record = {**MACHINE, "system": {**MACHINE["system"], "cwd": str(tree), "home": "/home/you"}}  # type: ignore[dict-item]
     machine.write_text(json.dumps(record))
     os.chdir(tree)
+    config = text_of(str(file), file.read_bytes())
+    trainer = recognise(config.text, config.format)
+    source = trainer and find(trainer.name, near_sources(LiveWorld(), config))
     try:
-        return check(str(file), machine=str(machine))
+        return check(str(file), machine=str(machine), trainer_source=str(source) if source else None)
     except UserError as error:
         return str(error)
 
@@ -259,7 +271,7 @@ class Tally:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path)
-    parser.add_argument("--half", choices=("A", "B", "C"), default="")
+    parser.add_argument("--half", choices=("A", "B", "C", "D"), default="")
     parser.add_argument("--fetch", action="store_true")
     parser.add_argument("--accepted", type=Path)
     parser.add_argument("--write", action="store_true")

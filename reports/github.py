@@ -6,18 +6,19 @@ step, so what is not known is grouped by its reason. Paths count from the folder
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from ..doctor.model import Finding, Report
 from . import words
+from .checked import Checked
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def render(report: Report) -> str:
-    """One command a line; the last line is the summary."""
-    return words.clean("".join(f"{line}\n" for line in _report(report)))
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """One command a line; the last line of each config is its summary."""
+    return words.clean("".join(f"{line}\n" for one in checked for line in _report(one.report)))
 
 
 def _report(report: Report) -> Iterator[str]:

@@ -9,6 +9,7 @@ from html import escape
 from ..doctor.model import Finding, Fix, Outcome, Report
 from ..doctor.rules import Rule
 from . import words
+from .checked import Checked
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbfa; --card: #fff; --text: #1d1d1b; --soft: #62615d; --line: #dddbd5;
@@ -37,18 +38,24 @@ details { margin-top: .5rem; } summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def render(report: Report, rules: Sequence[Rule] = (), version: str = "") -> str:
-    """One HTML document. `rules` are those that were asked, for what they look at and why."""
-    return words.clean("\n".join(_page(report, {rule.id: rule for rule in rules}, version)) + "\n")
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """One HTML document, with what each rule looks at and why."""
+    return words.clean("\n".join(_page(checked, version)) + "\n")
 
 
-def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]:
-    title = escape(words.heading(report))
+def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
+    title = words.heading(checked[0].report) if len(checked) == 1 else f"zdoctor check of {len(checked)} configs"
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield f"<title>{title}</title><style>{STYLE}</style></head><body>"
-    yield f'<header><h1 dir="auto">{title}</h1>'
+    yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
+    for one in checked:
+        yield from _report(one.report, {rule.id: rule for rule in one.rules}, version)
+    yield "</main></body></html>"
+
+
+def _report(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]:
+    yield f'<h1 dir="auto">{escape(words.heading(report))}</h1>'
     yield f'<p class="soft" dir="auto">{escape(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
     yield f'<p class="verdict {words.tone(report)}" dir="auto">{escape(words.verdict(report))}</p>'
     yield f'<p class="soft">{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
@@ -59,7 +66,6 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
         yield f"<p>Next: <code>{escape(command)}</code> {escape(about)}</p>"
     if told := words.own_trainer(report):
         yield f"<p>{escape(told)}</p>"
-    yield "</header><main>"
     if report.cut_short:
         yield f'<article class="crashed"><h2>Cut short</h2><p class="said">{escape(report.cut_short)}</p></article>'
     for finding in report.findings:
@@ -74,7 +80,6 @@ def _page(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]
         yield f"<details><summary>{len(report.passed)} rules passed</summary><ul>"
         yield from (f"<li>{_named(id, rules)}</li>" for id in report.passed)
         yield "</ul></details>"
-    yield "</main></body></html>"
 
 
 def _finding(finding: Finding, rule: Rule | None) -> Iterator[str]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..doctor.model import Finding, Report
 from ..doctor.model.printable import UNPRINTABLE
+from .checked import Checked
 
 SCHEMA = "zdoctor.report/1"
+SCHEMA_OF_ALL = "zdoctor.reports/1"
 
 
-def render(report: Report) -> str:
-    """One JSON object, one trailing newline."""
-    return dumps(as_data(report))
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """One JSON object, one trailing newline: the report or, of several configs, all of them."""
+    reports = [as_data(one.report) for one in checked]
+    if len(reports) == 1:
+        return dumps(reports[0])
+    return dumps({"schema": SCHEMA_OF_ALL, "ok": all(report["ok"] for report in reports), "reports": reports})
 
 
 def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
@@ -32,6 +37,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
         "passed": list(report.passed),
         "not_applicable": list(report.not_applicable),
+        "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
         "judged": list(report.judged),
         "not_judged": [picked(one, "what", "reason") for one in report.not_judged],
         "elapsed_ms": round(report.elapsed_ms),

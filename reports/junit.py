@@ -9,29 +9,39 @@ from xml.etree import ElementTree as xml
 from ..doctor.model import Finding, Report
 from ..doctor.rules import Rule
 from . import words
+from .checked import Checked
+
+COUNTS = ("tests", "failures", "errors", "skipped")
 
 
-def render(report: Report, rules: Sequence[Rule] = (), version: str = "") -> str:
-    """One XML document, one trailing newline. `rules` gives the names of those that found nothing."""
-    cases = list(_cases(report, {rule.id: rule.name for rule in rules}))
-    count = {
-        "tests": str(len(cases)),
-        "failures": str(_with(cases, "failure")),
-        "errors": str(_with(cases, "error")),
-        "skipped": str(_with(cases, "skipped")),
-        "time": f"{report.elapsed_ms / 1000:.3f}",
-    }
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """One XML document with a suite for each config, one trailing newline."""
+    suites = [_suite(one.report, one.rules, version) for one in checked]
+    sums = {name: sum(int(suite.get(name, 0)) for suite in suites) for name in COUNTS}
+    seconds = sum(one.report.elapsed_ms for one in checked) / 1000
+    count = {**{name: str(number) for name, number in sums.items()}, "time": f"{seconds:.3f}"}
     top = xml.Element("testsuites", {"name": "zdoctor", **count})
-    suite = xml.SubElement(top, "testsuite", {"name": words.heading(report), **count})
+    top.extend(suites)
+    xml.indent(top)
+    text = xml.tostring(top, encoding="unicode")
+    return words.clean(f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n')
+
+
+def _suite(report: Report, rules: Sequence[Rule], version: str) -> xml.Element:
+    """`rules` gives the names of those that found nothing."""
+    cases = list(_cases(report, {rule.id: rule.name for rule in rules}))
+    counts = (len(cases), *(_with(cases, tag) for tag in ("failure", "error", "skipped")))
+    count = {name: str(number) for name, number in zip(COUNTS, counts, strict=True)}
+    suite = xml.Element(
+        "testsuite", {"name": words.heading(report), **count, "time": f"{report.elapsed_ms / 1000:.3f}"}
+    )
     properties = xml.SubElement(suite, "properties")
     told = {"version": version, "trainer": report.trainer, "machine": report.machine, "exit_code": report.exit_code}
     for name, value in told.items():
         if value not in (None, ""):
             xml.SubElement(properties, "property", name=name, value=str(value))
     suite.extend(cases)
-    xml.indent(top)
-    text = xml.tostring(top, encoding="unicode")
-    return words.clean(f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n')
+    return suite
 
 
 def _with(cases: Sequence[xml.Element], tag: str) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Fix, Report
 from . import words
+from .checked import Checked
 
 # Such a word means nothing to any dialect of Markdown, nor to what turns names and numbers into links.
 PLAIN = re.compile(r"(?:[^\W_]+(?:[.,;'’%+=-][^\W_]+)*%?|[—–·…])?")
@@ -14,9 +15,9 @@ LINKED = re.compile(r"www\.|GH-\d", re.I)
 BEFORE, AFTER = "(\"'", ".,:;!?)\"'…"
 
 
-def render(report: Report, version: str = "") -> str:
-    """The whole report, ending with what to type next."""
-    return "\n\n".join(_report(report, version)) + "\n"
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """The whole reports, each ending with what to type next."""
+    return "\n\n".join(part for one in checked for part in _report(one.report, version)) + "\n"
 
 
 def _report(report: Report, version: str) -> Iterator[str]:

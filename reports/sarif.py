@@ -17,6 +17,7 @@ from urllib.parse import quote
 from ..doctor.model import Config, Finding, Fix, Outcome, ReplaceText, Report
 from ..doctor.rules import Rule
 from . import words
+from .checked import Checked
 from .json import dumps
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -30,10 +31,15 @@ NOTIFICATIONS = {
 Data = dict[str, Any]
 
 
-def render(report: Report, rules: Sequence[Rule] = (), version: str = "", config: Config | None = None) -> str:
-    """One JSON object, one trailing newline. `rules` are those that were asked, for their documentation; `config` is
-    the text that the repairs count their offsets in."""
-    named = {*(f.rule for f in report.findings), *(o.rule for o in (*report.unknown, *report.crashed))}
+def render(checked: Sequence[Checked], version: str = "") -> str:
+    """One JSON object with a run for each config, one trailing newline."""
+    runs = [_run(one.report, one.rules, version, one.config) for one in checked]
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": runs})
+
+
+def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | None) -> Data:
+    found = (*report.findings, *(one.finding for one in report.allowed))
+    named = {*(finding.rule for finding in found), *(o.rule for o in (*report.unknown, *report.crashed))}
     described = [_rule(rule) for rule in rules if rule.id in named]
     index = {rule["id"]: number for number, rule in enumerate(described)}
     driver = {
@@ -42,7 +48,7 @@ def render(report: Report, rules: Sequence[Rule] = (), version: str = "", config
         "rules": described,
         "notifications": [{"id": id, "shortDescription": _message(text)} for id, text in NOTIFICATIONS.items()],
     }
-    run = {
+    return {
         "tool": {"driver": driver},
         # uploads of several configs in one workflow must differ in their category, which ends at the last slash
         "automationDetails": {"id": words.clean(f"zdoctor/{report.config}/")},
@@ -51,7 +57,6 @@ def render(report: Report, rules: Sequence[Rule] = (), version: str = "", config
         "results": _results(report, index, config),
         "properties": {"trainer": report.trainer, "machine": report.machine, "passed": list(report.passed)},
     }
-    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(rule: Rule) -> Data:
@@ -97,10 +102,11 @@ def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:
     results: list[Data] = []
     seen: dict[str, int] = {}
-    for finding in report.findings:
+    reasons = {id(one.finding): one.reason for one in report.allowed}
+    for finding in (*report.findings, *(one.finding for one in report.allowed)):
         same = _fingerprint(finding)
         seen[same] = seen.get(same, 0) + 1
-        result = {
+        result: Data = {
             "ruleId": finding.rule,
             **({"ruleIndex": index[finding.rule]} if finding.rule in index else {}),
             "level": finding.severity or "note",
@@ -108,6 +114,9 @@ def _results(report: Report, index: dict[str, int], config: Config | None) -> li
             "locations": [_location(finding, report.config)],
             "partialFingerprints": {"ruleAndKey/v1": f"{same}:{seen[same]}"},
         }
+        if id(finding) in reasons:
+            justification = words.clean(reasons[id(finding)])
+            result["suppressions"] = [{"kind": "inSource", "justification": justification}]
         fixes = [fix for fix in (_fix(fix, config) for fix in finding.fixes) if fix]
         results.append({**result, "fixes": fixes} if fixes else result)
     return results

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
 from . import words
+from .checked import Checked
 from .excerpt import excerpt
 from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened
 
@@ -14,6 +15,30 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
 MOST_ALIKE = 5  # findings of one kind that are told one by one
 MOST_FIXES = 3
+
+
+def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False) -> Iterator[Line]:
+    """The report of one config; of several what is wrong with each, and a line for each at the end."""
+    if len(checked) == 1:
+        yield from lines(checked[0].report, screen, config=checked[0].config, verbose=verbose)
+        return
+    for one in checked:
+        if verbose or any(finding.severity != "note" for finding in one.report.findings):
+            yield from _body(one.report, screen, one.config, verbose)
+    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.errors))
+    told = ordered if verbose else ordered[-max(screen.height - 8, 1) :]
+    if left := len(ordered) - len(told):
+        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].errors else f"and {left} more")]
+    for report in told:
+        verdict, style = words.verdict(report), VERDICTS[words.tone(report)]
+        yield Wrapped(f"{report.config}: {verdict}", "", style)
+    failed = [report for report in ordered if report.errors]
+    yield []
+    said = f"{len(failed)} of {len(checked)} configs have errors"
+    yield [("bold red", said)] if failed else [("bold", f"no error found in {len(checked)} configs")]
+    command, about = words.next_step(failed[0]) if failed else ("", "")
+    if command:
+        yield Typed(command, "next: ", about)
 
 
 def lines(
@@ -55,6 +80,10 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
     if verbose or not report.not_judged:
         yield from _outcomes("not known", report.unknown)
     yield from _outcomes(words.CRASHED, report.crashed)
+    if verbose:
+        for one in report.allowed:
+            yield Wrapped(f"{one.finding.rule} {words.line_of(one.finding)}{one.reason}", "allowed: ", "dim")
+        yield from [[]] * bool(report.allowed)
     if reasons := words.unjudged(report):
         for reason, areas in reasons.items():
             yield Wrapped(f"{', '.join(areas)}: {reason}", "not judged: ", "magenta")
@@ -66,6 +95,7 @@ def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> It
     yield Wrapped(words.verdict(report), "", f"bold {VERDICTS[words.tone(report)]}")
     yield Wrapped(f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms", "", "dim")
     what = [f"the {words.counted('note', len(notes))}"] * bool(notes) + ["what is not known"] * bool(report.unknown)
+    what += ["what is allowed"] * bool(report.allowed)
     if what and not verbose and report.command == "check":
         yield Typed(report.typed("check", "-v"), "more: ", f"tells {' and '.join(what)}", "dim")
     command, about = following or words.next_step(report)

@@ -13,7 +13,7 @@ from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
 from ..doctor.rules import Rule
 
-PLURALS = {"error": "errors", "warning": "warnings", "note": "notes"}
+PLURALS = {"finding": "findings", "error": "errors", "warning": "warnings", "note": "notes"}
 SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
 EFFECTS = {
     "none": "",
@@ -91,6 +91,8 @@ def outcomes(report: Report) -> str:
         rest += f", {len(report.unknown)} not known"
     if report.crashed:
         rest += f", {len(report.crashed)} crashed"
+    if report.allowed:
+        rest += f", {counted('finding', len(report.allowed))} allowed"
     return rest
 
 

@@ -65,7 +65,7 @@ def unread_by_runner(run: Run, schema: Schema) -> Iterator[Finding]:
 
 
 def _spelling(
-    run: Run, key: str, known: frozenset[str], when: str, *, severity: Severity | None = None
+    run: Run, schema: Schema, key: str, known: frozenset[str], when: str, *, severity: Severity | None = None
 ) -> Iterator[Finding]:
     value = run.setting(key)
     if value is None or not known or (isinstance(value, str) and value in known):
@@ -76,7 +76,17 @@ def _spelling(
         certain, likely = None, certain or likely
     elif certain is None:
         why += " It knows {known}."
-    yield bad(run, key, why, when, severity=severity, new=certain, likely=likely, known=_list(known))
+    yield bad(
+        run,
+        key,
+        why,
+        when,
+        severity=severity,
+        new=certain,
+        likely=likely,
+        unsure=not schema.source,
+        known=_list(known),
+    )
 
 
 def _list(known: frozenset[str]) -> str:
@@ -92,18 +102,18 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         ("train/content_or_style", STEP),
         *([("train/timestep_type", STEP)] if flow else []),
     ):
-        yield from _spelling(run, key, schema.choices(key), when)
+        yield from _spelling(run, schema, key, schema.choices(key), when)
     losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORK_TYPES
-    yield from _spelling(run, "train/loss_type", losses, "the loss is plain mse", severity="warning")
+    yield from _spelling(run, schema, "train/loss_type", losses, "the loss is plain mse", severity="warning")
     if str(run.setting("network/type")).lower() not in networks:
-        yield from _spelling(run, "network/type", networks, "the network is a plain LoRA", severity="warning")
+        yield from _spelling(run, schema, "network/type", networks, "the network is a plain LoRA", severity="warning")
     name, listed = str(run.setting("train/optimizer")).lower(), schema.choices("train/optimizer")
     if not name.startswith(("prodigy", "dadaptation")) and name not in listed | OPTIMIZERS:
-        yield from _spelling(run, "train/optimizer", listed | OPTIMIZERS if listed else listed, OPTIMIZER)
+        yield from _spelling(run, schema, "train/optimizer", listed | OPTIMIZERS if listed else listed, OPTIMIZER)
     # the trainer's first models look up the noise scheduler and the sampler, newer ones have their own
     looks_up = run.recipe.architecture in LOOKING_UP
     for key, when in (("train/noise_scheduler", LOAD), ("sample/sampler", SAMPLE)) if looks_up else ():
-        yield from _spelling(run, key, schema.choices(key), when)
+        yield from _spelling(run, schema, key, schema.choices(key), when)
     if not looks_up:
         yield from _of_their_own(run, schema)
 
@@ -146,7 +156,7 @@ def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
         why = "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
         yield bad(run, key, why + "one does not take it. What works: {known}.", OPTIMIZER, known=_list(schedulers))
     elif not isinstance(name, str) or name not in schedulers:
-        yield from _spelling(run, key, schedulers, OPTIMIZER)
+        yield from _spelling(run, schema, key, schedulers, OPTIMIZER)
     elif name == "linear":
         why = "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. "
         why += "The "
@@ -173,7 +183,9 @@ def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:
             certain, likely = meant(name, known)
             why = "{key} is {name!r}, which the trainer does not know. It knows {known}."
             new = None if certain is None else certain + bar + adapter
-            yield bad(run, key, why, LOAD, new=new, likely=likely, name=name, known=_list(known))
+            yield bad(
+                run, key, why, LOAD, new=new, likely=likely, unsure=not schema.source, name=name, known=_list(known)
+            )
         if bar and "/" not in adapter and "\\" not in adapter:
             why = "The accuracy-recovery adapter {adapter} has no folder: the trainer finds it only as a file in the "
             why += "working directory, or as owner/repository/file on the hub."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
@@ -76,6 +77,8 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             continue
         if value in known.choices or value in _NORMALISED.get(name, ()):
             continue
+        if config.format == "env" and re.search(r"\s#", value):  # SIM001 says it; older versions leave it out
+            continue
         plain = value.strip().lower()
         if words and (plain in ("", "true", "false") or (name == "model_family" and plain in known.choices)):
             continue
@@ -93,6 +96,7 @@ def _refused(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
             severity=None if parsed else "warning",
             new=certain,
             likely=likely,
+            unsure=not schema.source,
             known=", ".join(known.choices),
             trainer=schema.trainer,
         )

@@ -13,6 +13,7 @@ from ...doctor.trainers import trainer_of
 from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
+from ..keys.values import UNLESS_KNOWN
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
@@ -50,8 +51,9 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     Why: ai-toolkit takes what it knows from every section and drops the rest without a word, so the default is
     used instead; a misspelt network section turns a LoRA run into a full fine-tune, which is an error here. The TOML
     config file of sd-scripts and musubi-tuner drops unknown keys, too; their dataset files, their command line and
-    SimpleTuner's options stop the trainer. SimpleTuner leaves out the text "false", an empty text and a mapping
-    before it looks at the names.
+    SimpleTuner's options stop the trainer. That is an error where the checkout at hand lacks the key, or where it is
+    one slip away from one that is known; a fork or another version may know any other. SimpleTuner leaves out the
+    text "false", an empty text and a mapping before it looks at the names.
     Repair: The nearest key that the trainer reads is offered as a rename; it is for you to say whether it was meant.
     Upstream: ai-toolkit toolkit/config_modules.py; sd-scripts library/train_util.py read_config_from_file;
     SimpleTuner simpletuner/helpers/configuration/cmd_args.py, cli_utils.py mapping_to_cli_args
@@ -172,12 +174,16 @@ def _finding(
         message += " Did you mean {nearest}?"
     elif nearest is not None:
         message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
+    slip = nearest is not None and (likeness(one.name, nearest) > 1 or one.name == nearest)
+    elsewhere = one.name in schema.words
+    doubtful = refused and (elsewhere or not (slip or schema.source))
+    unless = ", unless another part of it does: the word stands in its source." if elsewhere else UNLESS_KNOWN
     return found(
         key_where(config, one.value),
         message + (" " + decisive if decisive else ""),
-        otherwise=(_STOPS if refused else _SILENT) + " (keys as read by {table}).",
+        otherwise=(_STOPS if refused else _SILENT) + " (keys as read by {table})" + (unless if doubtful else "."),
         evidence=_evidence(config, schema, one, nearest if home == one.section else None, nearest),
-        severity="error" if decisive or refused else "warning",
+        severity="error" if decisive or (refused and not doubtful) else "warning",
         trainer=schema.trainer,
         place=one.section.replace("/*", "[]"),
         home=home.replace("/*", "[]"),

@@ -17,9 +17,16 @@ def plain(name: str) -> str:
 
 
 def one_slip(one: str, other: str) -> bool:
-    """Whether one letter was left out, added, replaced, or two neighbours were swapped."""
+    """Whether one letter was left out, added, replaced, or two neighbours were swapped.
+
+    With another digit it is another name: wan22 is no slip of wan21.
+    """
     short, long = sorted((one, other), key=len)
-    if len(long) - len(short) > 1 or one == other:
+    if (
+        len(long) - len(short) > 1
+        or one == other
+        or sorted(filter(str.isdigit, one)) != sorted(filter(str.isdigit, other))
+    ):
         return False
     at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     if len(short) < len(long):

@@ -18,6 +18,9 @@ STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 FIRST_SAVE = "at the first save"
 END = "after the training"
+# Ends what is said of a word that zdoctor's list lacks, where the trainer that runs may have another list. Certain
+# are a slip of a word that is known, and what the checkout at hand does not hold.
+UNLESS_KNOWN = ", unless yours is a fork or another version that knows it; --trainer-source FOLDER looks at yours."
 BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
 
 
@@ -57,12 +60,15 @@ def bad(
     severity: Severity | None = None,
     new: object = None,
     likely: str | None = None,
+    unsure: bool = False,
     **args: object,
 ) -> Finding:
     """A finding about `key`. `why` is a sentence over `key`, `value` and `args`; `when` ends one about the trainer.
 
-    `new` is the value that is certainly meant; `likely` one that may be.
+    `new` is the value that is certainly meant; `likely` one that may be. `unsure`: the list that lacks this
+    word is not read from the checkout at hand.
     """
+    doubtful = unsure and severity is None and new is None and isinstance(run.setting(key), str)
     evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}
@@ -75,9 +81,11 @@ def bad(
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
         if run.by_runner and not silent
-        else ("No message says so: " if silent else "The trainer stops ") + when + ".",
+        else ("No message says so: " if silent else "The trainer stops ")
+        + when
+        + (UNLESS_KNOWN if doubtful else "."),
         evidence=evidence,
-        severity=severity,
+        severity="warning" if doubtful else severity,
         key=key,
         value=run.setting(key),
         meant=meant,

@@ -311,7 +311,8 @@ def dataset_file_of_another_shape(run: Run) -> Iterator[Finding]:
     which TOML writes with two brackets, general is one table, and there is nothing else.
     Repair: Two brackets around datasets and subsets, one around general; other keys into one of them.
     Upstream: sd-scripts library/config_util.py (48d368fa), musubi-tuner dataset/config_utils.py (30c658c4)
-    Signature: expected a list for dictionary value @ data['datasets']; extra keys not allowed @ data['resolution']
+    Signature: MultipleInvalid: expected a list for dictionary value @ data['datasets']; extra keys not allowed @
+    data['resolution']
     """
     told: set[str] = set()
     for key, written in run.settings.items():

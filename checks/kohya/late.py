@@ -5,31 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
-from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, found
+from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Schema, found
 from ...doctor.rules import NotApplicable, prevents, rule
 from ..dataset import some_unreadable
-from ..keys.misspelled import words
+from ..keys.misspelled import meant, words
+from ..keys.values import bad
 from ..paths import PLACEHOLDER
 from . import TRAINERS, trains
 
 _TORCH = words("""
     ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam
     """)
-# in any case: sd-scripts library/train_util.py get_optimizer (48d368fa)
-_SD_SCRIPTS = words("""
-    AdamW AdamW8bit Lion Lion8bit SGDNesterov SGDNesterov8bit PagedAdamW PagedAdamW8bit PagedAdamW32bit PagedLion8bit
-    DAdaptation DAdaptAdamPreprint DAdaptAdaGrad DAdaptAdam DAdaptAdan DAdaptAdanIP DAdaptLion DAdaptSGD Prodigy
-    Adafactor RAdamScheduleFree AdamWScheduleFree SGDScheduleFree
-    """)
-_MUSUBI = words("AdamW AdamW8bit Adafactor")
 # transformers 4.54 to 5, diffusers' piecewise_constant
 _SCHEDULES = words("""
     linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt reduce_lr_on_plateau
     cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay piecewise_constant greedy
     """)
-_LATE = "The run ends after the model was loaded and all was cached: "
-_NO_OPTIMIZER = _LATE + "AttributeError: module 'torch.optim' has no attribute '{name}'."
-_NO_SCHEDULE = _LATE + "ValueError: '{name}' is not a valid SchedulerType."
+_LATE = "after the model was loaded and all was cached, with "
+_NO_OPTIMIZER = _LATE + "AttributeError: module 'torch.optim' has no attribute '{value}'"
+_NO_SCHEDULE = _LATE + "ValueError: '{value}' is not a valid SchedulerType"
 
 
 @rule("KOH011", "error", "no-output-folder", trainers=TRAINERS)
@@ -63,12 +57,12 @@ _IN_FILE = "{text}, the {option} of a dataset, does not exist."
 @prevents("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)")
 @prevents("UnboundLocalError", r"local variable 'prompts'")
 def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
-    """A dataset file, prompts, weights or a saved state that are not there.
+    """A settings or dataset file, prompts, weights or a saved state that are not there.
 
-    What: The file of --dataset_config, --sample_prompts, --network_weights or --base_weights, or the folder of
-    --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json. Or a dataset
-    names a list of its pictures (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory that is
-    not there.
+    What: The file of --config_file, --dataset_config, --sample_prompts, --network_weights or --base_weights, or the
+    folder of --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json. Or a
+    dataset names a list of its pictures (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory
+    that is not there.
     Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
     whole model was loaded, the state after everything was prepared.
     Repair: Name the file, or leave the option out.
@@ -80,7 +74,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
         if entry is None or entry.kind == "denied" or not (trains(run) or option.startswith("dataset")):
             continue
         of_datasets = option.startswith("dataset")
-        missing = entry.is_gone or option == "dataset_config"
+        missing = entry.is_gone or option in ("config_file", "dataset_config")
         if missing and PLACEHOLDER.search(text):
             message = "{text} is a placeholder: put in the real path."
             if not of_datasets:
@@ -95,7 +89,7 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
             run.where(option),
             message,
             otherwise="The trainer stops at once."
-            if of_datasets
+            if of_datasets or option == "config_file"
             else "The run ends when it opens it, after the model was loaded.",
             evidence={"option": option.rpartition("/")[2], "text": text},
         )
@@ -104,12 +98,12 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
 @rule("KOH013", "error", "unknown-optimizer-or-schedule", trainers=TRAINERS)
 @prevents("AttributeError", r"module 'torch\.optim' has no attribute")
 @prevents("ValueError", r"is not a valid SchedulerType")
-def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]:
+def unknown_optimizer_or_schedule(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
     """An optimizer or a schedule that does not exist.
 
     What: A name that the trainer has no case for is looked up in torch.optim, letter by letter; a schedule in the
     list of transformers. A name with a dot is a module of its own and is not judged. musubi-tuner has no default
-    optimizer at all.
+    optimizer at all. Which names it has a case for is read from the checkout at hand.
     Why: Both are looked up after the model was loaded, quantized and everything was cached.
     Repair: The near name.
     Upstream: sd-scripts library/train_util.py get_optimizer, get_scheduler_fix (48d368fa); musubi-tuner
@@ -118,43 +112,25 @@ def unknown_optimizer_or_schedule(config: Config, run: Run) -> Iterator[Finding]
     """
     if not trains(run):
         raise NotApplicable
-    own = _SD_SCRIPTS if run.trainer == "sd-scripts" else _MUSUBI
     name, schedule = run.setting("optimizer_type"), run.setting("lr_scheduler")
     if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":
-        yield found(
-            run.where("optimizer_type"),
-            "--optimizer_type is not given, and musubi-tuner has no default.",
-            otherwise=_NO_OPTIMIZER,
-            evidence={"pointer": run.pointer("optimizer_type"), "new": "AdamW8bit"},
-            name="",
-        )
-    elif isinstance(name, str) and name and "." not in name and not _known(name, own):
-        yield _unknown(run, "optimizer_type", name, own | _TORCH, _NO_OPTIMIZER)
-    if run.setting("lr_scheduler_type") not in (None, "") or run.recipe.optimizer.name.endswith("schedulefree"):
+        why = "--{key} is not given, and {trainer} has no default."
+        yield bad(run, "optimizer_type", why, _NO_OPTIMIZER, new="AdamW8bit", trainer=run.trainer)
+    elif isinstance(name, str) and "." not in name:
+        yield from _unknown(run, schema, "optimizer_type", _TORCH, _NO_OPTIMIZER)
+    named = run.setting("lr_scheduler_type") in (None, "") and isinstance(schedule, str)
+    if named and not schedule.startswith("adafactor") and not run.recipe.optimizer.name.endswith("schedulefree"):
+        yield from _unknown(run, schema, "lr_scheduler", _SCHEDULES, _NO_SCHEDULE)
+
+
+def _unknown(run: Run, schema: Schema, key: str, of_library: frozenset[str], when: str) -> Iterator[Finding]:
+    """A name that neither the library has, letter by letter, nor the trainer, in any case."""
+    name, own = run.settings[key].value, schema.choices(key)
+    if not name or name in of_library or name.lower() in map(str.lower, own):
         return
-    if isinstance(schedule, str) and schedule not in _SCHEDULES and not schedule.startswith("adafactor"):
-        yield _unknown(run, "lr_scheduler", schedule, _SCHEDULES, _NO_SCHEDULE)
-
-
-def _known(name: str, own: frozenset[str]) -> bool:
-    return name in _TORCH or name.lower() in map(str.lower, own)
-
-
-def _unknown(run: Run, key: str, name: str, known: frozenset[str], otherwise: str) -> Finding:
-    from difflib import get_close_matches
-
-    plain = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), sorted(plain), 1, 0.6)
-    new = plain[near[0]] if near else None
-    return found(
-        run.where(key),
-        "{key} is {name}, which {trainer} does not know." + (" Did you mean {new}?" if near else ""),
-        otherwise=otherwise,
-        evidence={"pointer": run.pointer(key), "new": new},
-        key=key,
-        name=name,
-        trainer=run.trainer,
-    )
+    new, likely = meant(name, of_library | own)
+    why = "{key} is {value}, which {trainer} does not know."
+    yield bad(run, key, why, when, new=new, likely=likely, unsure=not schema.source, trainer=run.trainer)
 
 
 @rule("KOH014", "error", "unreadable-training-pictures", trainers=TRAINERS)

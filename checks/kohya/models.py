@@ -79,7 +79,7 @@ def _qwen_image(asked: _Asked) -> Iterator[Finding]:
         certain, likely = meant(version, _QWEN_VERSIONS)
         why = "{key} is {value!r}; it knows {known}."
         known = ", ".join(sorted(_QWEN_VERSIONS))
-        yield bad(run, "model_version", why, START, new=certain, likely=likely, known=known)
+        yield bad(run, "model_version", why, START, new=certain, likely=likely, unsure=True, known=known)
     elif str(version).lower() == "edit-2511":
         return
     elif _OF_2511 in asked.dtypes:

@@ -11,6 +11,7 @@ from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run,
 from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
+from ..keys.misspelled import meant
 from ..model.contents import contents
 from ..paths import PLACEHOLDER, looks_local, not_there
 from . import ELSEWHERE, TRAINERS, trains
@@ -34,6 +35,11 @@ _MODULES = {
     ("musubi-tuner", "kandinsky5"): "networks.lora_kandinsky",
     ("musubi-tuner", "ideogram4"): "networks.lora_ideogram4",
     ("musubi-tuner", "hidream_o1"): "networks.lora_hidream_o1",
+}
+# Those of all models; one of another name may be a fork's.
+_KOHYAS = {
+    *(f"networks.lora{model}" for model in ("", "_anima", "_flux", "_hunyuan_image", "_lumina", "_hv_1_5", "_krea2")),
+    *("networks.lora_zimage", *_MODULES.values()),
 }
 
 
@@ -173,8 +179,10 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
             evidence=evidence,
             severity="warning" if toml else None,
         )
-    elif expected not in (None, module) and re.match(r"networks\.lora(_|$)", str(module)):
+    elif expected not in (None, module) and (module in _KOHYAS or meant(module, [expected])[0]):
         message = "{module} builds a LoRA for another model; for this one it is {new}."
+        if module not in _KOHYAS:
+            message = "{module} does not exist; for this model it is {new}."
         yield found(where, message, otherwise=otherwise + ".", evidence=evidence, module=module)
 
 

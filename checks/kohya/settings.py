@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.model import Config, Finding, ModelFolder, Run, found
+from ...doctor.model import Config, Finding, ModelFolder, Run, Severity, found
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from . import TRAINERS, anywhere, number, on, trains
 from .swaps import most_swapped
@@ -67,9 +67,12 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
         yield from _musubi(config, run)
 
 
-def _refused(run: Run, key: str, message: str, when: str, **args: Any) -> Finding:
+def _refused(
+    run: Run, key: str, message: str, when: str, *, severity: Severity | None = None, **args: Any
+) -> Finding:
     evidence = {"key": key, "when": when}
-    return found(run.where(key), message, otherwise="The trainer stops {when}.", evidence=evidence, **args)
+    otherwise = "The trainer stops {when}."
+    return found(run.where(key), message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
 
 
 def _shared(run: Run) -> Iterator[Finding]:
@@ -139,7 +142,9 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
     looked_at = anywhere(run, "enable_bucket") and not anywhere(run, "conditioning_data_dir")
     if key is not None and least and looked_at and number(run, key) % least:
         why = "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}."
-        yield _refused(run, key, why, _DATA, steps=run.setting(key), least=least)
+        # Stable Diffusion's own scripts have asked for 64 since 2024 only
+        severity: Severity | None = "warning" if least == 64 else None
+        yield _refused(run, key, why, _DATA, severity=severity, steps=run.setting(key), least=least)
     if recipe.optimizer.name != "adafactor" and on(run, "fused_backward_pass"):
         why = "{key} works with the optimizer Adafactor only."
         yield _refused(run, "fused_backward_pass", why, _NETWORK)

@@ -95,7 +95,7 @@ def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, objec
         if known.kind == "float" and value.endswith("%") and number_of(value) is None:
             return None
         return _QUOTED, "The trainer goes on with the text, until it counts with it.", _meant(known.kind, value)
-    if isinstance(value, str) and known.kind == "bool" and value.strip().lower() in _FALSE:
+    if isinstance(value, str) and known.kind == "bool" and value and value.strip().lower() in _FALSE:
         message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
         return message, "The setting is on.", None
     if name == "resolution" and isinstance(value, int) and not isinstance(value, bool):

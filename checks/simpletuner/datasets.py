@@ -137,7 +137,7 @@ def _entry(run: Run, key: str) -> Iterator[Finding]:
             continue
         certain, likely = meant(value, known)
         why = "{key} is {value!r}, which the trainer does not know. It knows {known}."
-        yield bad(run, f"{key}/{name}", why, LATE, new=certain, likely=likely, known=", ".join(known))
+        yield bad(run, f"{key}/{name}", why, LATE, new=certain, likely=likely, unsure=True, known=", ".join(known))
     if of("disable_vae_cache") is not None:
         yield bad(run, f"{key}/disable_vae_cache", "{key} was removed; vae_cache_disable took its place.", LATE)
     if kind not in _PICTURES:

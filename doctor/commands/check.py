@@ -8,19 +8,23 @@ import sys
 from collections.abc import Sequence
 
 from ... import __version__
-from ...reports import FORMATS, render
+from ...reports import FORMATS, Checked, render
 from ...reports.painting import PAGE
 from .. import state
-from ..errors import UserError
+from ..errors import USER_MISTAKE, UserError
 from ..examine.examination import Examination
 from ..model import Hub, Report
 from ..model.record import replace
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
+from .configs import configs_of
 from .examined import examined
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "config", nargs="*", metavar="CONFIG", help="config files, folders to look through, or patterns in quotes"
+    )
     machine_arguments(parser)
     parser.epilog = (
         "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
@@ -32,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ignore", metavar="IDS", type=comma_separated, default=[], help="all but these rules")
     parser.add_argument("--strict", action="store_true", help="exit code 3 where something was not judged")
+    parser.add_argument("--exit-zero", action="store_true", help="exit code 0 whatever is found")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
 
@@ -45,40 +50,56 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace) -> int:
-    config = named_or_found(options.config) if not options.words else _told(options)
-    seen = examined(
-        config,
-        ignored=options.ignore,
-        progress=console.reading() if options.deep else None,
-        **asked_for(options),
-    )
-    if not options.words:
-        state.remember(config)
-    report = replace(seen.report, strict=options.strict)
+    configs = _configs(options)
+    seen: list[Examination] = []
+    for config in configs:
+        try:
+            seen.append(_seen(config, options))
+        except UserError as error:
+            if len(configs) == 1:
+                raise
+            console.complain(error)
+    if not seen:
+        return USER_MISTAKE
+    if len(configs) == 1 and not options.words:
+        state.remember(configs[0])
     text = render(
         options.format,
-        report,
-        rules=seen.rules,
+        [Checked(one.report, one.rules, one.written) for one in seen],
         version=__version__,
-        config=seen.written,
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
     )
-    console.emit(text, options.output, spare=config)
+    console.emit(text, options.output, spare=configs)
     sys.stdout.flush()
     if any((state.state_folder() / "journal").glob("*")):
         from .repair import say_unfinished
 
         say_unfinished()
-    if options.deep:
-        print(f"zdoctor: {verified(seen)}", file=sys.stderr)
-    return report.exit_code
+    for one in seen if options.deep else ():
+        print(f"zdoctor: {verified(one)}", file=sys.stderr)
+    codes = {one.report.exit_code for one in seen}
+    if len(seen) < len(configs):
+        return USER_MISTAKE
+    return 0 if options.exit_zero else 1 if 1 in codes else max(codes)
+
+
+def _configs(options: argparse.Namespace) -> list[str]:
+    if options.words:
+        return [_told(options)]
+    return configs_of(options.config) if options.config else [named_or_found(None)]
+
+
+def _seen(config: str, options: argparse.Namespace) -> Examination:
+    progress = console.reading() if options.deep else None
+    seen = examined(config, ignored=options.ignore, progress=progress, **asked_for(options))
+    return replace(seen, report=replace(seen.report, strict=options.strict))
 
 
 def _told(options: argparse.Namespace) -> str:
     """The config that the words of a command are, or name. Raises UserError where nothing is known of them."""
-    if options.config is not None:
-        raise UserError(f"{options.config} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
+    if options.config:
+        raise UserError(f"{options.config[0]} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
     from .told import config_in, told_by
 
     known = told_by(options.words)

@@ -36,8 +36,7 @@ def _trainer(word: str) -> str:
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
-    """A config, and the machine and trainer that it is looked at for."""
-    config_argument(parser)
+    """The machine and trainer that a config is looked at for."""
     parser.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
     trainer_argument(parser)
     parser.add_argument(

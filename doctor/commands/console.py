@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -59,16 +59,17 @@ def _on_one_line(line: Callable[[int, int, str], str]) -> Callable[[int, int, st
     return show
 
 
-def emit(text: str, file: str | None = None, spare: str = "") -> None:
-    """To standard output or to a file, which must not be that of `spare`."""
+def emit(text: str, file: str | None = None, spare: str | Sequence[str] = ()) -> None:
+    """To standard output or to a file, which must be none of `spare`."""
     if file is None:
         _write_out(text)
         return
-    with suppress(OSError):
-        if spare and os.path.samefile(file, spare):
-            raise UserError(
-                f"{file} is what was looked at; the report would replace it.", "Name another file after -o."
-            )
+    for looked_at in (spare,) if isinstance(spare, str) else spare:
+        with suppress(OSError):
+            if os.path.samefile(file, looked_at):
+                raise UserError(
+                    f"{file} is what was looked at; the report would replace it.", "Name another file after -o."
+                )
     try:
         Path(file).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
@@ -91,6 +92,13 @@ def _write_out(text: str) -> None:
         gone = isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)
         if not gone:
             raise UserError(f"The output cannot be written: {error.strerror}.") from None
+
+
+def complain(error: UserError) -> None:
+    """What is wrong and what to type, to standard error."""
+    print(f"zdoctor: {printable(str(error))}", file=sys.stderr)
+    if error.hint:
+        print(f"  {printable(error.hint)}", file=sys.stderr)
 
 
 def show(lines: Iterable[Line]) -> None:

@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 from ...reports import crash as report
 from ...reports import crash_json
-from ..crash import compare, decode, excerpt, explain
+from ..crash import decode, excerpt, explain
 from ..crash.question import nameless
 from ..errors import UserError
-from ..model.crashes import Explanation, Signature
+from ..model.crashes import Comparison, Explanation, Signature
 from ..model.shell import quoted
 from ..rules import Rule, all_repairs, all_rules, select
 from . import console
@@ -91,7 +91,7 @@ def _log(options: argparse.Namespace) -> int:
         raise UserError(f"{name} holds no text, so it is no log.", "zdoctor explain train.log")
     if told.failure is None and config_in(("", options.what)):
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
-    seen = compare(read(options.diff), log) if options.diff is not None else None
+    seen = _beside(read(options.diff), log) if options.diff is not None else None
     if options.format == "json":
         console.emit(crash_json.render(nameless(crash_json.as_data(told, rules, options.config, seen))))
     else:
@@ -100,6 +100,12 @@ def _log(options: argparse.Namespace) -> int:
             console.emit(f"\nBeside {options.diff}, which worked:\n\n")
             console.show(report.comparison_lines(seen))
     return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+
+
+def _beside(good: str, bad: str) -> Comparison:
+    from ..crash.compare import compare
+
+    return compare(good, bad)
 
 
 def explained(log: str, config: str | None) -> tuple[Explanation, dict[str, report.Told]]:

@@ -12,12 +12,20 @@ from ..errors import UserError
 from ..model import Report, TrainingEffect
 from ..trainers import named
 from . import console
-from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
+from .config_argument import (
+    asked_for,
+    comma_separated,
+    config_argument,
+    deep_argument,
+    machine_arguments,
+    named_or_found,
+)
 from .examined import examined
 from .repair import Fixed, carry_out, recover, say_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    config_argument(parser)
     machine_arguments(parser)
     parser.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
     parser.add_argument(

@@ -6,7 +6,7 @@ docs/house.md says how to add one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ SUBJECTS = (
     *("libraries", "installs", "packages", "card", "machine", "launchers"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
-_NEEDED = ("cause", "do", "source")
+_FIELDS = frozenset(Known.__match_args__)
+_NEEDED = frozenset(("cause", "do", "source"))
 _SHOWN_BY = ("error", "text", "words", "line")  # each has one of them
 _PATTERNS = ("text", "where")
 _YES = ("alone", "messenger", "vague")
@@ -66,9 +67,9 @@ def read(file: Path) -> tuple[Known, ...]:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UserError(f"{file}, line {mark.line + 1 if mark else 1}: {problem}") from None
     try:
-        head = dict(_fields(root, _HEAD))
-        if missing := sorted(_HEAD - {*head}):
-            raise _Wrong(root, f"{missing[0]} is missing")
+        head = _fields(root, _HEAD)
+        if missing := _HEAD - head.keys():
+            raise _Wrong(root, f"{min(missing)} is missing")
         if not isinstance(head["failures"], yaml.SequenceNode):
             raise _Wrong(head["failures"], "failures is no list")
         return tuple(map(_known, head["failures"].value))
@@ -85,31 +86,33 @@ class _Wrong(Exception):
 
 
 def _known(node: yaml.Node) -> Known:
-    fields = dict(_fields(node, frozenset(Known.__match_args__)))
-    name = f"the failure {_text(fields['cause'])!r}" if "cause" in fields else "a failure"
-    for needed in _NEEDED:
-        if needed not in fields:
-            raise _Wrong(node, f"{name} has no {needed}")
-    if not any(field in fields for field in _SHOWN_BY):
-        raise _Wrong(node, f"{name} has none of {', '.join(_SHOWN_BY)}")
+    fields = _fields(node, _FIELDS)
     try:
         values: dict[str, Any] = {field: _VALUES.get(field, _text)(value) for field, value in fields.items()}
-        return Known(**values)
     except re.error as error:
-        raise _Wrong(node, f"{name} has a pattern that is none: {error}") from None
+        raise _Wrong(node, f"{_name(fields)} has a pattern that is none: {error}") from None
+    if missing := _NEEDED - values.keys():
+        raise _Wrong(node, f"{_name(fields)} has no {min(missing)}")
+    if values.keys().isdisjoint(_SHOWN_BY):
+        raise _Wrong(node, f"{_name(fields)} has none of {', '.join(_SHOWN_BY)}")
+    return Known(**values)
 
 
-def _fields(node: yaml.Node | None, allowed: frozenset[str]) -> Iterator[tuple[str, yaml.Node]]:
+def _name(fields: Mapping[str, yaml.Node]) -> str:
+    return f"the failure {_text(fields['cause'])!r}" if "cause" in fields else "a failure"
+
+
+def _fields(node: yaml.Node | None, allowed: frozenset[str]) -> dict[str, yaml.Node]:
     if not isinstance(node, yaml.MappingNode):
         raise _Wrong(node, "here belong fields and their values")
-    seen = set()
+    fields: dict[str, yaml.Node] = {}
     for key, value in node.value:
         if key.value not in allowed:
             raise _Wrong(key, f"{key.value!r} is no field; there are {', '.join(sorted(allowed))}")
-        if key.value in seen:
+        if key.value in fields:
             raise _Wrong(key, f"{key.value} stands twice")
-        seen.add(key.value)
-        yield key.value, value
+        fields[key.value] = value
+    return fields
 
 
 def _text(node: yaml.Node) -> str:

@@ -63,7 +63,7 @@ def examine(
     """Ask every rule whose facts are known. A rule that raises is reported as crashed; the others go on."""
     answers = answers or Answers()
     said = {rule.id: answers.of(rule, facts) for rule in rules}
-    findings = _ordered(finding for answer in said.values() for finding in answer.findings)
+    findings = ordered(finding for answer in said.values() for finding in answer.findings)
     unknown = tuple(Outcome(id, answer.unknown) for id, answer in said.items() if answer.unknown is not None)
     crashed = tuple(Outcome(id, answer.crashed) for id, answer in said.items() if answer.crashed is not None)
     passed = tuple(id for id in said if said[id] == Answer())
@@ -109,7 +109,7 @@ def merge(reports: Sequence[Report]) -> Report:
     moot = {id for r in reports for id in r.not_applicable} - unclear - passed
     return replace(
         first,
-        findings=_ordered(findings.values()),
+        findings=ordered(findings.values()),
         unknown=unknown,
         crashed=crashed,
         passed=tuple(sorted(passed)),
@@ -235,7 +235,9 @@ def _reason(error: Exception, plugin: str) -> str:
     return f"{of}{type(error).__name__}: {error}"
 
 
-def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The gravest first, of these the causes, of these in the order of the file."""
+
     def key(finding: Finding) -> tuple[int, int, int, str]:
         where, organ = finding.where, finding.rule[:3]
         line = where.line if where is not None and where.line is not None else 1 << 30

@@ -17,6 +17,7 @@ from ..model.trainer import RUNNER
 from ..probe.world import World
 from ..rules import Rule, all_rules
 from ..trainers.read import Reading, read_config
+from .allowed import without_allowed
 from .config_file import beside, load
 from .engine import merge, prescribe
 from .judged import judged
@@ -118,6 +119,7 @@ def examine_config(
     report = judged(
         report, seen.last, asked, [rule for rule in might if microstep is not None or "microstep" not in rule.needs]
     )
+    report = without_allowed(report, written, asked, might)
     return Examination(report, facts, reading, asked, written)
 
 

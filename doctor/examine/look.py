@@ -11,6 +11,7 @@ from ..probe.dataset import folders_in
 from ..probe.gather import gather
 from ..probe.world import World
 from ..rules import Rule, all_repairs
+from ..trainers import trainer_of
 from .engine import Answers, cures, examine
 from .translate import for_runner
 
@@ -47,17 +48,18 @@ class Look:
         return cures(report, facts, repairs), facts
 
     def own(self, config: Config, run: Run) -> Run | Unknown:
-        """The run, unless another program has a script of that name, by the options that it is started with."""
-        schema = self._facts(("schema",), config, run, None).schema if config.format == "shell" else None
-        if not isinstance(schema, Schema):
+        """The run, unless by its options another program has a script of that name, or reads this file."""
+        trainer = trainer_of(config.trainer)
+        schema = None if trainer.has_processes else self._facts(("schema",), config, run, None).schema
+        if not isinstance(schema, Schema) or (trainer.has_gui and config.format == "json"):
             return run
-        known = schema.section("", run.process_type) or {}
+        known = {**(schema.section("", run.process_type) or {}), **dict.fromkeys((*schema.renamed, *trainer.of_gui))}
         names = [name for name, value in run.settings.items() if value.where.path == config.path and "/" not in name]
         strange = [name for name in names if not any(whole.startswith(name) for whole in known)]
-        if len(strange) <= max(FEW, len(names) // 2):
+        if len(strange) <= max(FEW, len(names) // (2 if config.format == "shell" else 3)):
             return run
-        told = f"{len(strange)} of {len(names)} options are none of {schema.trainer}'s {run.process_type}"
-        return Unknown(f"{told}: it is another program's script")
+        told = f"{len(strange)} of {len(names)} options are none of {schema.trainer}'s {run.process_type}".rstrip()
+        return Unknown(f"{told}: it is another program's")
 
     def translated(self, config: Config, run: Run, known: Facts | None = None) -> Run:
         """The run as zdoctor's own runner takes it. Raises UserError with every setting that it would not obey."""

@@ -85,7 +85,7 @@ def written_path(run: Run, part: PartFile) -> str | None:
 
 
 def other_files(run: Run) -> tuple[tuple[str, str], ...]:
-    """(option, path) of what kohya's trainers open beside the model: prompts, weights, a state, lists of pictures.
+    """(option, path) of what kohya's trainers open beside the model: settings, prompts, weights, lists of pictures.
 
     The option of what a dataset names is its key in the dataset file.
     """
@@ -93,7 +93,8 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
         return ()  # the GUI keeps the prompts themselves there
     found: list[tuple[str, str]] = []
     options = ("sample_prompts", "network_weights", "base_weights", "resume")
-    for option in options if run.homes else ("dataset_config", *options):
+    settings = (*(["config_file"] if run.unread else []), *([] if run.homes else ["dataset_config"]))
+    for option in (*settings, *options):
         written = run.setting(option)
         entries = written if isinstance(written, list) else [written]
         found += [(option, entry) for entry in entries if isinstance(entry, str) and entry and "\0" not in entry]

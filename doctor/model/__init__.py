@@ -12,6 +12,7 @@ from .facts import System as System
 from .facts import WritePlace as WritePlace
 from .facts import Writes as Writes
 from .findings import SEVERITIES as SEVERITIES
+from .findings import Allowed as Allowed
 from .findings import Finding as Finding
 from .findings import Outcome as Outcome
 from .findings import Report as Report

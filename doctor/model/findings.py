@@ -64,6 +64,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Allowed:
+    """A finding that a comment of the config allows, for the reason that it gives."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True)
 class Unjudged:
     """What of a run was not looked at, or not as a whole ("model files", "memory"), and why."""
 
@@ -104,6 +112,7 @@ class Report:
     options: tuple[tuple[str, str], ...] = ()
     cut_short: str = ""
     strict: bool = False
+    allowed: tuple[Allowed, ...] = ()
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""

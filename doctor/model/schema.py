@@ -36,7 +36,8 @@ class Schema:
     A section "concept_slider:train" is what "train" is for the process type concept_slider.
     `renamed` maps names that are still accepted to the ones in use; `unparsed` are source files that this Python
     could not parse, with the reason. `commit` is "" where it is not known, `source` the checkout it was mined from,
-    "" for a table that ships with zdoctor.
+    "" for a table that ships with zdoctor. `words` stand in quotes somewhere in its source, which may read keys in
+    other ways, too.
     """
 
     trainer: str
@@ -47,6 +48,7 @@ class Schema:
     renamed: Mapping[str, str] = field(default_factory=dict)
     unparsed: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+    words: frozenset[str] = frozenset()
 
     def section(self, path: str, process: str = "") -> Section | None:
         """The keys at a place, None where anything may stand."""

@@ -5,6 +5,7 @@ A probe's parameters are `world`, `deep` (whether whole files are read) or names
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -31,6 +32,11 @@ PACKAGES = (
 )
 
 
+# the folder of a script that is started, and one that is entered
+_ENTERED = re.compile(r"""([\w.~/\\:-]+)[/\\]\w+\.py\b|\bcd[ \t]+["']?([\w.~/\\:-]+)""")
+MOST_ENTERED = 20
+
+
 def _model(world: World, run: Run, hub: Hub | Unknown, deep: bool) -> ModelFolder | Unknown:
     """As the trainer opens it; what is broken in a folder that the hub client filled is left to the rules on hubs."""
     model = probe_model(world, run, hub)
@@ -49,14 +55,22 @@ def _writes(world: World, run: Run, files: Files, checkout: Checkout | Unknown |
     return replace(writes, places=tuple(place for place in writes.places if place.what != SIZES))
 
 
-def _schema(world: World, config: Config) -> Schema | Unknown:
-    """What the config's trainer accepts: mined from its checkout where one is at hand, else the table that ships.
+def near_sources(world: World, config: Config) -> tuple[str, ...]:
+    """The folders at, above or in which the trainer's source may lie, the likeliest first.
 
-    A checkout counts that the config lies in, or that lies beside it.
+    Those that a script starts from or enters, that of the config, and the working directory.
     """
+    around = (world.parent(world.absolute(config.path)), world.system.cwd)
+    found = _ENTERED.findall(config.text) if config.format == "shell" else ()
+    named = dict.fromkeys(world.join(base, started or entered) for started, entered in found for base in around)
+    return (*list(named)[:MOST_ENTERED], *around)
+
+
+def _schema(world: World, config: Config) -> Schema | Unknown:
+    """What the config's trainer accepts: mined from its checkout where one is at hand, else the table that ships."""
     if config.trainer is None:
         return Unknown("it is not known which trainer the config is for")
-    mined = world.schema(config.trainer, (world.parent(world.absolute(config.path)), world.system.cwd))
+    mined = world.schema(config.trainer, near_sources(world, config))
     table = shipped(config.trainer) if mined is None else mined
     return table or Unknown(f"zdoctor has no table of the keys of {config.trainer}")
 

@@ -23,12 +23,12 @@ def recognised(root: Path) -> str | None:
 
 
 def find(trainer: str, near: Sequence[str]) -> Path | None:
-    """The checkout of a trainer at or above one of these folders, or cloned into one of them under its own name."""
+    """The checkout of a trainer at or above one of these folders, or beside or in one of them under its own name."""
     known = named(trainer)
     if known is None:
         return None
     for start in map(Path, near):
-        for place in (start, *start.parents[:HIGHEST], start / known.name):
+        for place in (start, *start.parents[:HIGHEST], start / known.name, start.parent / known.name):
             if (place / known.marker).is_file():
                 return place
     return None

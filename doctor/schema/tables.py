@@ -19,7 +19,7 @@ from .checkouts import commit_of, mine
 
 FORMAT = "zdoctor.schema/1"
 KEPT = 16
-VERSION = 3  # of the miners: what an older one mined is mined again
+VERSION = 4  # of the miners: what an older one mined is mined again
 
 
 class Sections(Mapping[str, Section]):
@@ -89,6 +89,7 @@ def as_json(schema: Schema) -> dict[str, Any]:
         "processes": list(schema.processes),
         "renamed": dict(schema.renamed),
         "unparsed": dict(schema.unparsed),
+        **({"words": sorted(schema.words)} if schema.words else {}),
         "sections": sections,
     }
 
@@ -106,6 +107,7 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
         renamed=raw["renamed"],
         unparsed=raw["unparsed"],
         source=source,
+        words=frozenset(raw.get("words", ())),
     )
 
 

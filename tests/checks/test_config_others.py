@@ -37,7 +37,7 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
     ("path", "text", "severity", "nearest"),
     [
         ("config.json", TUNER % ', "learning-rate": 1', "error", "learning_rate"),
-        ("config.json", TUNER % ', "text_encoder_precision": "no_change"', "error", "text_encoder_1_precision"),
+        ("config.json", TUNER % ', "text_encoder_precision": "no_change"', "warning", "text_encoder_1_precision"),
         ("config.json", TUNER % ', "gradient_checkpointin": true', "error", "gradient_checkpointing"),
         ("config.json", TUNER % ', "lora_ran": 16', "note", "lora_rank"),  # argparse takes it as an abbreviation
         # the text "false", an empty text and a mapping never become words of the command line
@@ -52,7 +52,7 @@ SHELL = """accelerate launch flux_train_network.py --pretrained_model_name_or_pa
             "error",
             "gradient_checkpointing",
         ),
-        ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=true\n", "error", None),
+        ("config.env", "MODEL_FAMILY=z_image\nexport USE_XFORMERS=true\n", "warning", None),
         ("c.toml", SCRIPTS + "learing_rate = 1e-4\n", "warning", "learning_rate"),
         ("c.toml", SCRIPTS + "network_dmi = 16\n", "warning", "network_dim"),
         ("d.toml", DATASETS + "num_repeat = 3\n", "error", "num_repeats"),

@@ -10,7 +10,6 @@ from zdoctor.tests.checks.config_cases import KAGGLE, changed, examined
 
 VALUES = [
     ("optimizer", '"adamw8bits"', "train/optimizer", "adamw8bit"),
-    ("optimizer", '"sgd"', "train/optimizer", None),
     ("timestep_type", '"sigmod"', "train/timestep_type", "sigmoid"),
     ("content_or_style", '"balance"', "train/content_or_style", "balanced"),
     ("lr", '"1e-4"', "train/lr", 1e-4),
@@ -38,7 +37,6 @@ VALUES = [
     ("arch", '"z-image"', "model/arch", "zimage"),
     ("arch", '"zimage-turbo"', "model/arch", "zimage:turbo"),
     ("arch", '"Z_Image:turbo"', "model/arch", "zimage:turbo"),
-    ("qtype", '"nf4"', "model/qtype", None),
     ("lr", "0.0001\n        lr_scheduler: step", "train/lr_scheduler", None),
     ("lr", "0.0001\n        lr_scheduler: polynomial", "train/lr_scheduler", None),
     ("lr", "0.0001\n        lr_scheduler: cosin", "train/lr_scheduler", "cosine"),

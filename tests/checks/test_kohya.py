@@ -243,7 +243,7 @@ def test_a_folder_of_videos_is_no_folder_of_pictures(tmp_path: Path, monkeypatch
 def test_old_names_of_a_dataset_file_are_known(tmp_path: Path, name: str, known: bool) -> None:
     (tmp_path / "m.toml").write_text(DATA + f"qwen_image_edit_{name} = true\nflux_kontext_{name} = true\n")
     report = check(str(tmp_path / "m.toml"), selected=["CFG002"])
-    assert (not report.errors) == known
+    assert (not report.findings) == known
 
 
 def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

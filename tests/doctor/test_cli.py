@@ -39,7 +39,9 @@ def run(*words: str) -> int:
     [
         (["check", "examples/nothing.yaml"], 2, "there is no such file"),
         (["check", "examples/kaggle_zimge.yaml"], 2, "Did you mean examples/kaggle_zimage.yaml?"),
-        (["check", "examples"], 2, "is a folder"),
+        (["check", "docs"], 2, "docs holds no config that zdoctor knows"),
+        (["check", "exampels/*.yaml"], 2, "exampels/*.yaml fits no file"),
+        (["fix", "examples"], 2, "is a folder"),
         (["check", "/dev/null"], 2, "not a regular file"),
         (["check", "--select", "PTH999", *KAGGLE], 2, "there is no rule 'PTH999'"),
         (["check", "--select", "read-only-pth", *KAGGLE], 2, "Did you mean read-only-path?"),
@@ -109,7 +111,7 @@ def test_only_a_name_that_is_near_is_asked_for(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_check_says_the_same_in_both_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", *KAGGLE) == 1
+    assert run("check", *KAGGLE, "-v") == 1
     text = capsys.readouterr().out
     assert run("check", *KAGGLE, "--format", "json") == 1
     data = json.loads(capsys.readouterr().out)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
 from markdown_it import MarkdownIt
 
-from zdoctor.doctor.model import Report
-from zdoctor.reports import render
+from zdoctor.doctor.model import Config, Report
+from zdoctor.doctor.rules import Rule
+from zdoctor.reports import Checked, render
 from zdoctor.tests.reports.sarif_schema import SARIF
 
 VALID = jsonschema.Draft202012Validator(SARIF, format_checker=jsonschema.FormatChecker())
 IDS = r"[A-Z]{3}\d{3}(?: [A-Z]{3}\d{3})*"
 
 
-def in_full(format: str, report: Report, **more: Any) -> str:
+def in_full(
+    format: str, report: Report, *, rules: Sequence[Rule] = (), config: Config | None = None, version: str = ""
+) -> str:
     """The report with every finding in words of its own, as `--verbose` and a screen without an end have it."""
-    return render(format, report, verbose=True, **more)
+    return render(format, [Checked(report, rules, config)], version=version, verbose=True)
 
 
 @dataclass

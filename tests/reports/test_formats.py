@@ -29,7 +29,7 @@ from zdoctor.doctor.model.findings import CONFIG_UNREAD
 from zdoctor.doctor.model.printable import UNPRINTABLE
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import all_rules
-from zdoctor.reports import FORMATS, markdown, render, sarif, words
+from zdoctor.reports import FORMATS, markdown, sarif, words
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.read_back import READERS, VALID, Told, in_full, of
 from zdoctor.tests.reports.test_reports import CASES, compare
@@ -218,7 +218,7 @@ def test_a_fix_of_text_can_be_carried_out_from_the_sarif_alone(mark: str, before
     )
     fixes = (Fix("use single quotes", (step,)), *(fix for fix in others if fix))
     finding = replace(found(Where("c.yaml", 2, 4), "M.", severity="error"), rule="PTH002", fixes=fixes)
-    page = render("sarif", Report("c.yaml", None, (finding,)), config=Config("c.yaml", text, None))
+    page = in_full("sarif", Report("c.yaml", None, (finding,)), config=Config("c.yaml", text, None))
     data: dict[str, Any] = json.loads(page)
     (fix,) = data["runs"][0]["results"][0]["fixes"]
     (replacement,) = fix["artifactChanges"][0]["replacements"]
@@ -234,7 +234,7 @@ def test_a_fix_of_text_can_be_carried_out_from_the_sarif_alone(mark: str, before
 def test_the_fingerprint_outlives_a_moved_line_and_a_new_number() -> None:
     def prints(line: int, amount: int) -> str:
         finding = found(Where("c.yaml", line, 1, "/a/b"), "{n} bytes are too many.", n=amount, severity="error")
-        run = json.loads(render("sarif", Report("c.yaml", None, (replace(finding, rule="MEM001"),))))["runs"][0]
+        run = json.loads(in_full("sarif", Report("c.yaml", None, (replace(finding, rule="MEM001"),))))["runs"][0]
         return str(run["results"][0]["partialFingerprints"])
 
     assert prints(3, 10) == prints(30, 11)
@@ -242,18 +242,18 @@ def test_the_fingerprint_outlives_a_moved_line_and_a_new_number() -> None:
 
 def test_no_message_of_sarif_holds_a_link() -> None:
     finding = replace(found(None, "{w}", w="[here](http://example.org)", severity="error"), rule="PTH001")
-    told = READERS["sarif"](render("sarif", Report("c.yaml", None, (finding,))))
+    told = READERS["sarif"](in_full("sarif", Report("c.yaml", None, (finding,))))
     assert told.said == "[here] (http://example.org)"
 
 
 def test_findings_that_say_the_same_have_fingerprints_of_their_own() -> None:
     report = Report("c.yaml", None, (NOTE, NOTE, replace(NOTE, where=Where("c.yaml", 3))))
-    READERS["sarif"](render("sarif", report))
+    READERS["sarif"](in_full("sarif", report))
 
 
 def test_the_rules_of_sarif_carry_their_documentation() -> None:
     outcomes = tuple(Outcome(rule.id, "taken away") for rule in all_rules())
-    data = json.loads(render("sarif", Report("c.yaml", None, unknown=outcomes), rules=all_rules()))
+    data = json.loads(in_full("sarif", Report("c.yaml", None, unknown=outcomes), rules=all_rules()))
     VALID.validate(data)
     described = data["runs"][0]["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in described] == [rule.id for rule in all_rules()]
@@ -277,7 +277,7 @@ def test_plain_words_stay_plain_in_markdown(text: str, shown: str) -> None:
 
 def test_a_message_that_closes_a_code_block_stays_in_it() -> None:
     finding = found(None, "{text}", text="one\n```\n# two", severity="error")
-    told = READERS["markdown"](render("markdown", Report("c", None, (replace(finding, rule="CFG001"),))))
+    told = READERS["markdown"](in_full("markdown", Report("c", None, (replace(finding, rule="CFG001"),))))
     assert "one ``` # two" in told.said
 
 
@@ -298,7 +298,7 @@ def test_what_is_unprintable_is_replaced(text: str, shown: str) -> None:
 def test_a_message_of_several_lines_keeps_them() -> None:
     finding = found(None, "It says:\n{problem}", problem="  a: b\n    ^ here", severity="error")
     report = Report("c", None, (replace(finding, rule="CFG001"),))
-    assert "```text\nIt says:\n  a: b\n    ^ here\n```" in render("markdown", report)
-    assert "%0A  a: b%0A    ^ here" in render("github", report)
-    told: Told = READERS["html"](render("html", report))
+    assert "```text\nIt says:\n  a: b\n    ^ here\n```" in in_full("markdown", report)
+    assert "%0A  a: b%0A    ^ here" in in_full("github", report)
+    told: Told = READERS["html"](in_full("html", report))
     assert "It says:\n  a: b\n    ^ here" in told.said

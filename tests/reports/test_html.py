@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from zdoctor.doctor.model import Finding, Fix, Outcome, Report
-from zdoctor.reports import render
 from zdoctor.tests.browser import CONTRAST, Show
+from zdoctor.tests.reports.read_back import in_full
 
 from .test_formats import rendered, seen
 
@@ -28,7 +28,7 @@ def hostile() -> str:
         fixes=(fix,),
     )
     unknown = (Outcome("MEM001", SCRIPT),)
-    return render("html", Report(SCRIPT, None, (finding,), unknown=unknown), version="0.1.0")
+    return in_full("html", Report(SCRIPT, None, (finding,), unknown=unknown), version="0.1.0")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -13,9 +13,9 @@ from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import Finding, Outcome, Report, Where, found
 from zdoctor.doctor.probe.recorded import RecordedWorld
+from zdoctor.reports import Checked, terminal, words
 from zdoctor.reports import json as json_report
 from zdoctor.reports import plan as plan_report
-from zdoctor.reports import terminal, words
 from zdoctor.reports.painting import Screen, paint
 from zdoctor.tests.machines import load
 
@@ -46,7 +46,7 @@ def compare(name: str, text: str, request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_json(case: str, request: pytest.FixtureRequest) -> None:
-    compare(f"{case}.json", json_report.render(report_of(case)), request)
+    compare(f"{case}.json", json_report.render([Checked(report_of(case))]), request)
 
 
 @pytest.mark.parametrize("case", ["kaggle", "windows"])
@@ -93,14 +93,14 @@ def test_control_characters_of_a_path_do_not_reach_the_terminal(color: bool) -> 
 
 def test_json_holds_names_that_are_not_utf8() -> None:
     report = Report("c", None, (found(Where("c"), "{path}", path="bad\udcff"),))
-    text = json_report.render(report)
+    text = json_report.render([Checked(report)])
     text.encode("utf-8")
     assert json.loads(text)["findings"][0]["message"] == "bad\udcff"
 
 
 def test_json_survives_awkward_evidence() -> None:
     finding = found(Where("c"), "{a}", a="ü", evidence={"nan": float("nan"), "t": (1, 2), "p": Path("x")})
-    data = json.loads(json_report.render(Report("c", None, (finding,))))
+    data = json.loads(json_report.render([Checked(Report("c", None, (finding,)))]))
     assert data["findings"][0]["evidence"] == {"nan": "nan", "t": [1, 2], "p": "x"}
 
 

@@ -17,7 +17,17 @@ from ...model.record import replace
 from .gui import from_gui, is_gui
 from .names import RENAMED
 from .samples import samples_of
-from .starts import DATASET_SECTIONS, PARSED, Start, datasets_of, flat, is_datasets, starts, tree_beside
+from .starts import (
+    DATASET_SECTIONS,
+    PARSED,
+    Start,
+    datasets_of,
+    flat,
+    is_datasets,
+    offers_a_choice,
+    starts,
+    tree_beside,
+)
 
 # What of accelerate's options is known of a run.
 LAUNCH = ("num_processes", "gpu_ids")
@@ -89,6 +99,14 @@ def reading_of(
             return failed(config, root)
         if not isinstance(root.children, dict):
             return wrong(config, "The file is no table of settings.")
+        if config.format == "json" and not (config.trainer == "sd-scripts" and is_gui(root.value)):
+            return Reading(
+                config, reason="it is a JSON file that kohya's GUI did not write, and the trainer reads none"
+            )
+        if offers_a_choice(root):
+            return Reading(
+                config, reason="its sections give the same options: a program of its own chooses one of them"
+            )
         config = replace(config, values=values_of(root, config))
         found = (_start(root, config),)
     runs: list[Run] = []
@@ -115,7 +133,7 @@ def _start(root: Node, config: Config) -> Start:
     """What any other file than a script says."""
     if is_datasets(root):
         return Start("datasets", datasets_of(root, config), {})
-    if config.trainer != "sd-scripts" or not is_gui(root.value):
+    if config.format != "json":
         return Start("", flat(root, config), {})
     given = {name: config.values[f"/{name}"].value for name in LAUNCH if f"/{name}" in config.values}
     return Start(*from_gui(config.values), {name: value for name, value in given.items() if value is not None})
@@ -188,8 +206,8 @@ def _with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Conf
     if named is None or not isinstance(named.value, str) or not named.value or named.unknown:
         return settings, None
     tree = tree_beside(named.value, named, beside)
-    if isinstance(tree, Problem):  # one that is not there is told by a rule
-        return tree if tree.where.path != named.where.path else (settings, None)
+    if tree is None or isinstance(tree, Problem):
+        return tree or (settings, None)
     return settings | datasets_of(*tree), tree[1]
 
 

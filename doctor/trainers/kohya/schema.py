@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...model.record import replace
 from ...model.schema import Key, Kind, Schema
 from ...schema.argparse_options import ParserOptions
 from ...schema.constant_folding import KINDS
 from ...schema.editor import section_schema
 from ...schema.sources import Sources
+
+_QUOTED = re.compile(rb"[\"']([a-z]\w{2,60})[\"']", re.ASCII)
 
 
 def mine_sd_scripts(sources: Sources) -> Schema:
@@ -22,7 +25,7 @@ def mine_sd_scripts(sources: Sources) -> Schema:
     sections["general"] = shared
     sections["datasets/*"] = {**shared, "subsets": Key("list")}
     sections["datasets/*/subsets/*"] = _joined(known, "SUBSET")
-    return _schema("sd-scripts", "https://github.com/kohya-ss/sd-scripts", sections, sources)
+    return _schema("sd-scripts", "https://github.com/kohya-ss/sd-scripts", sections, sources, "library")
 
 
 def mine_musubi(sources: Sources) -> Schema:
@@ -31,7 +34,11 @@ def mine_musubi(sources: Sources) -> Schema:
     known = _dataset_keys(sources, "src/musubi_tuner/dataset/config_utils.py")
     sections["general"] = _joined(known, "DATASET_ASCENDABLE")
     sections["datasets/*"] = _joined(known, "DATASET")
-    return _schema("musubi-tuner", "https://github.com/kohya-ss/musubi-tuner", sections, sources)
+    repository, folders = (
+        "https://github.com/kohya-ss/musubi-tuner",
+        ("src/musubi_tuner", "src/musubi_tuner/training"),
+    )
+    return _schema("musubi-tuner", repository, sections, sources, *folders)
 
 
 def _scripts(
@@ -49,13 +56,42 @@ def _scripts(
     return found
 
 
-def _schema(trainer: str, repository: str, scripts: dict[str, dict[str, Key]], sources: Sources) -> Schema:
-    """With what all scripts take alike written once: section "" is the union, a script's own holds what it adds."""
+def _schema(
+    trainer: str, repository: str, scripts: dict[str, dict[str, Key]], sources: Sources, *folders: str
+) -> Schema:
+    """With what all scripts take alike written once: section "" is the union, a script's own holds what it adds.
+
+    In one of `folders` lies what looks optimizers and schedules up by their names.
+    """
     names = [name for name, keys in scripts.items() if name.endswith(":") and keys]
+    for key, function in (("optimizer_type", "get_optimizer"), ("lr_scheduler", r"get_(lr_)?scheduler(_fix)?")):
+        choices = tuple(sorted(_compared(sources, folders, function)))
+        for keys in scripts.values():
+            if key in keys:
+                keys[key] = replace(keys[key], choices=choices)
     union = {key: made for name in names for key, made in scripts[name].items()}
     sections = {"": union, **{name: keys for name, keys in scripts.items() if keys}}
     processes = tuple(sorted(name.rstrip(":") for name in names))
-    return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed)
+    words = frozenset(word.decode() for file in sources.files("") for word in _QUOTED.findall(sources.text(file)))
+    return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed, words=words)
+
+
+def _compared(sources: Sources, folders: tuple[str, ...], function: str) -> set[str]:
+    """The texts that a function by this name, or one inside it, compares its argument with."""
+    begun = re.compile(rf"def {function}\(".encode())
+    files = (file for folder in folders for file in sources.files(folder, deep=False))
+    trees = (node for file in files if begun.search(sources.text(file)) for node in sources.body(file))
+    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return {
+        found.value
+        for defined in functions
+        if re.fullmatch(function, defined.name)
+        for node in ast.walk(defined)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In)
+        for side in node.comparators
+        for found in ast.walk(side)
+        if isinstance(found, ast.Constant) and isinstance(found.value, str) and found.value.isidentifier()
+    }
 
 
 def _dataset_keys(sources: Sources, file: str) -> dict[str, dict[str, Key]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import islice, pairwise, takewhile
 from typing import Any
@@ -138,11 +139,15 @@ def _start(
     }
     # the parser takes the beginning of a name for the whole
     named = next((value for name, value in options.items() if name[3:] and "config_file".startswith(name)), None)
+    file = None if named is None or not isinstance(named.value, str) else f"{named.value.removesuffix('.toml')}.toml"
     tree = None
     if named is not None and named.unknown:
         unread = f"--config_file {named.value}: {named.unknown}"
-    else:
-        tree = _config_file(named, beside)
+    elif named is not None and file is not None:
+        tree = tree_beside(file, named, beside)
+        if tree is None:
+            unread = f"--config_file {named.value}: the file is not here"
+            options["config_file"] = replace(named, value=file)
     if isinstance(tree, Problem):
         return tree
     beneath = flat(*tree) if tree is not None else {}
@@ -183,6 +188,7 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
         index += 1
         name, equals, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            unread = unread or (_LEFT_OUT if _MORE.match(word.text) else "")
             unread = unread or (_SHELL_ONLY.format(word.text) if not word.known else "")
             continue
         if equals:
@@ -209,24 +215,20 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
 
 
 _SHELL_ONLY = "{} is what only the shell can tell"
+_LEFT_OUT = "the command is abridged by ..."
+_MORE = re.compile(r"[(\[<]*(?:\.\.\.|…)")
 
 
 def _is_value(word: Word) -> bool:
-    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or bool(word.style)
+    """As argparse tells words from options; a shell has taken the quotes away."""
+    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or word.text == "-" or " " in word.text
 
 
-def _config_file(named: Value | None, beside: Beside) -> tuple[Node, Config] | Problem | None:
-    """The `--config_file` as a tree; its ending may be left out."""
-    if named is None or not isinstance(named.value, str):
-        return None
-    return tree_beside(named.value if named.value.endswith(".toml") else named.value + ".toml", named, beside)
-
-
-def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem:
-    """The file that `named` names, as a tree."""
+def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem | None:
+    """The file of this name, which `named` gives, as a tree; None where it is not there, which a rule says."""
     found = beside(name)
     if found is None:
-        return Problem(f"{name} does not exist: the trainer stops at once.", named.where, "shape")
+        return None
     config = text_of(found.path, found.data)
     tree = tree_of(config)
     if isinstance(tree, Problem):
@@ -247,6 +249,13 @@ def flat(root: Node, config: Config) -> dict[str, Value]:
             made.pop(parts[-1], None)
             made[parts[-1]] = value
     return made
+
+
+def offers_a_choice(root: Node) -> bool:
+    """Whether sections share options: kohya's trainers would take the last of each, another program one section."""
+    sections = [node.children for node in root.children.values()] if isinstance(root.children, dict) else []
+    names = Counter(name for section in sections if isinstance(section, dict) for name in section)
+    return sum(count > 1 for count in names.values()) >= 3
 
 
 def datasets_of(root: Node, config: Config) -> dict[str, Value]:

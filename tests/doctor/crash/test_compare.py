@@ -7,7 +7,7 @@ import textwrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zdoctor.doctor.crash import compare
+from zdoctor.doctor.crash.compare import compare
 from zdoctor.reports.crash import comparison_lines
 from zdoctor.reports.painting import Screen, paint
 

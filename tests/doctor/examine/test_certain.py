@@ -30,9 +30,9 @@ def errors(folder: Path, text: str) -> tuple[set[str], set[str]]:
         ("KOH002", BARE + REST, BARE + REST + '"${ARGS[@]}"'),
         ("KOH002", BARE + REST, BARE + REST + '--config_file "$CONFIG"'),
         ("KOH002", BARE + REST, "A=()\n[[ $X ]] && A+=(--network_module x)\n" + BARE + REST + '"${A[@]}"'),
-        ("KOH013", FLUX + REST + FILES + "--optimizer_type adamW9", FLUX + REST + FILES + '--optimizer_type "$O"'),
+        ("KOH013", FLUX + REST + FILES + "--optimizer_type adamW8bti", FLUX + REST + FILES + '--optimizer_type "$O"'),
         ("KOH011", FLUX + FILES, FLUX + FILES + "$EXTRA_ARGS"),
-        ("CFG004", FLUX + REST + FILES + "--mixed_precision bf17", FLUX + REST + FILES + "--mixed_precision $P"),
+        ("CFG004", FLUX + REST + FILES + "--mixed_precision bf61", FLUX + REST + FILES + "--mixed_precision $P"),
         ("KOH003", FLUX + REST + FILES + "--lr_warmup_steps 9", FLUX + REST + FILES + "--lr_warmup_steps 9 $ARGS"),
     ],
 )

@@ -20,7 +20,7 @@ from zdoctor.doctor.model.findings import NOT_SELECTED
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import FACT_NAMES, NotApplicable, Rule, all_rules
-from zdoctor.reports import FORMATS, render, words
+from zdoctor.reports import FORMATS, Checked, render, words
 from zdoctor.reports.painting import Screen
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.read_back import READERS, in_full
@@ -128,8 +128,8 @@ def patient(folder: Path, file: str, text: str, beside: str, more: str) -> str:
 
 def green(report: Report) -> list[str]:
     """The formats in which a report reads, or looks, as if all were well."""
-    told = {format: READERS[format](render(format, report, rules=all_rules())).said for format in FORMATS}
-    coloured = render("text", report, screen=Screen(color=True))
+    told = {format: READERS[format](render(format, [Checked(report, all_rules())])).said for format in FORMATS}
+    coloured = render("text", [Checked(report)], screen=Screen(color=True))
     found = [
         name for name, said in told.items() if "nothing found" in said or "not judged" not in said.replace("_", " ")
     ]

@@ -178,6 +178,21 @@ text at the margin
         parser.add_argument("--xformers", action="store_true")
     for part in ["te1", "te2"]:
         parser.add_argument(f"--lr_{part}", type=float)
+    parser.add_argument("--optimizer_type", type=str, default="")
+    parser.add_argument("--lr_scheduler", type=str, default="constant")
+
+
+def get_optimizer(args, trainable_params):
+    if args.optimizer_type.lower() == "Kahan".lower() or optimizer_type in ("own", "other one"):
+        return 1
+    elif optimizer_type != "unequal":
+        return "no name"
+
+
+def get_scheduler_fix(args):
+    def inner(name):
+        if name.upper() == "REX":
+            return 1
 ''',
     "library/config_util.py": '''
 class ConfigSanitizer:

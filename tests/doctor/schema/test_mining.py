@@ -62,11 +62,13 @@ def test_simpletuner(tmp_path: Path) -> None:
 
 def test_sd_scripts(tmp_path: Path) -> None:
     schema = mined(tmp_path, SD_SCRIPTS)
-    common = {"lr", "lr_te1", "lr_te2", "precision", "xformers", "network_dim"}
+    common = {"lr", "lr_te1", "lr_te2", "precision", "xformers", "network_dim", "optimizer_type", "lr_scheduler"}
     assert set(schema.sections[""]) == {*common, "ae", "autoencoder"}
     assert set(schema.section("", "train_network") or ()) == common
     assert schema.sections[""]["precision"] == Key("str", "no", True, ("no", "bf16"), strict=True)
     assert schema.sections[""]["lr"] == Key("float", 2e-6, True)
+    assert schema.choices("optimizer_type") == {"Kahan", "own"}
+    assert schema.choices("lr_scheduler") == {"REX"}
     assert schema.sections["datasets/*/subsets/*"]["image_dir"] == Key("str")
     assert schema.sections["datasets/*"]["token_warmup_step"] == Key("float")
     assert {"flip_aug", "batch_size"} <= set(schema.sections["general"])

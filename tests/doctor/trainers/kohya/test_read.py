@@ -427,7 +427,6 @@ def test_scripts_that_only_fill_caches_are_judged_by_their_datasets() -> None:
 BAD = [
     ("a lost line", "/w/t.sh", FLUX + "--ae /a \\ \n --fp8_base\n", "does not go on", 1),
     ("an open quote", "/w/t.sh", FLUX + "--ae 'a\n", "not closed", 1),
-    ("no such config file", "/w/t.sh", FLUX + "--config_file nowhere", "nowhere.toml does not exist", 1),
     ("broken toml", "/w/cfg.toml", CONFIG + "x = [1,\n", "", 13),
     ("a key twice", "/w/cfg.toml", "mixed_precision = 'no'\nmixed_precision = 'no'\nae = 'x'\n", "already exists", 2),
     ("a mark", "/w/cfg.toml", b"\xef\xbb\xbf" + CONFIG.encode(), "byte-order mark", 1),

@@ -1,0 +1,185 @@
+"""A word that a trainer does not know: certain of the checkout at hand and of a slip, else it may be a fork's."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+import pytest
+
+from zdoctor import check
+from zdoctor.checks.keys.misspelled import one_slip
+from zdoctor.doctor.model import Finding
+from zdoctor.tests.doctor.schema.checkouts import SD_SCRIPTS, checkout
+
+FORK = {**SD_SCRIPTS, "networks/lora_own.py": ""}
+SHELL = "accelerate launch {place}flux_train_network.py --ae a.st --output_name x --output_dir o {more}\n"
+DATASETS = '[[datasets]]\nbatch_size = 1\n[[datasets.subsets]]\nimage_dir = "i"\n'
+
+
+def said(file: Path, text: str, key: str) -> list[Finding]:
+    """What is said of that key of a config, or of its value."""
+    file.write_text(text)
+    found = check(str(file), selected=["CFG002", "CFG004", "KOH013"]).findings
+    return [finding for finding in found if finding.evidence["key"] == key]
+
+
+UNKNOWN = [
+    ("an option", "t.sh", SHELL.format(place="", more="--latents_only"), "latents_only"),
+    ("a choice", "t.sh", SHELL.format(place="", more="--precision fp4"), "precision"),
+    ("an optimizer", "t.sh", SHELL.format(place="", more="--optimizer_type AdamW8Kahan"), "optimizer_type"),
+    ("a schedule", "t.sh", SHELL.format(place="", more="--lr_scheduler flat"), "lr_scheduler"),
+    ("a dataset's key", "d.toml", DATASETS + "latents_only = true\n", "latents_only"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "key"), [case[1:] for case in UNKNOWN], ids=[case[0] for case in UNKNOWN])
+def test_an_unknown_word_is_certain_of_the_checkout_alone(name: str, text: str, key: str, tmp_path: Path) -> None:
+    shipped = text.replace("--precision", "--mixed_precision")
+    found = said(tmp_path / name, shipped, f"mixed_{key}" if key == "precision" else key)
+    assert [one.severity for one in found] == ["warning"]
+    assert "unless yours is a fork" in found[0].consequence()
+    root = checkout(tmp_path / "any-name", SD_SCRIPTS)
+    found = said(root / name, text, key)
+    assert [one.severity for one in found] == ["error"]
+    assert "unless" not in found[0].consequence()
+
+
+@pytest.mark.parametrize("place", ["", "any-name/", "./any-name/"])
+@pytest.mark.parametrize(
+    "more", ["--optimizer_type Kahan", "--optimizer_type own", "--lr_scheduler rex", "--lr_te2 1"]
+)
+def test_a_forks_words_are_read_from_the_script_that_is_started(place: str, more: str, tmp_path: Path) -> None:
+    root = checkout(tmp_path / "any-name", FORK)
+    key = more.split()[0].removeprefix("--")
+    text = SHELL.format(place=place, more=more)
+    assert not said((tmp_path if place else root) / "t.sh", text, key)
+    entered = SHELL.format(place="", more=more)
+    assert said(tmp_path / "u.sh", entered, key)
+    assert not said(tmp_path / "u.sh", f"cd any-name\n{entered}", key)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "slip"),
+    [
+        ("adamw8bti", "adamw8bit", True),
+        ("bf61", "bf16", True),
+        ("wan22", "wan21", False),
+        ("flux", "flux2", False),
+        ("int8", "int4", False),
+    ],
+)
+def test_with_another_digit_it_is_another_name(one: str, other: str, slip: bool) -> None:
+    assert one_slip(one, other) == slip
+
+
+NETWORK = "--network_module networks.lora{}"
+
+
+@pytest.mark.parametrize(("module", "wrong"), [("", True), ("_fluz", True), ("_flux", False), ("_own", False)])
+def test_a_module_that_is_none_of_kohyas_may_be_a_forks(module: str, wrong: bool, tmp_path: Path) -> None:
+    file = tmp_path / "t.sh"
+    file.write_text(SHELL.format(place="", more=NETWORK.format(module)))
+    assert bool(check(str(file), selected=["KOH002"]).errors) == wrong
+
+
+def test_a_config_file_that_is_not_here_hides_what_is_left_out(tmp_path: Path) -> None:
+    """On this machine it is missing; of the settings that may be in it nothing is said."""
+    file = tmp_path / "t.sh"
+    file.write_text("accelerate launch flux_train_network.py --output_dir o --config_file nowhere\n")
+    report = check(str(file))
+    assert {finding.rule for finding in report.errors} == {"KOH012"}
+    assert "nowhere.toml" in report.errors[0].text()
+    assert "KOH002" in {outcome.rule for outcome in report.unknown}
+    (tmp_path / "nowhere.toml").write_text("network_dim = 4\n")
+    assert {finding.rule for finding in check(str(file)).errors} >= {"KOH002"}
+
+
+OWN = """[SD]
+output_name = "a"
+network_module = "networks.lora"
+learning_rate = "1e-4"
+[FLUX]
+output_name = "b"
+network_module = "networks.lora_flux"
+learning_rate = "1e-5"
+"""
+MANY = 'network_module = "networks.lora_flux"\nlearning_rate = "1e-4"\n' + "".join(
+    f"own_word_{n} = 1\n" for n in range(5)
+)
+
+
+@pytest.mark.parametrize("text", [OWN, MANY])
+def test_a_file_of_another_program_is_not_judged(text: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    report = check(str(tmp_path / "c.toml"))
+    assert not report.errors
+    assert report.not_judged
+    (tmp_path / "c.toml").write_text(text.partition("[FLUX]")[0].partition("own_word")[0])
+    assert {finding.rule for finding in check(str(tmp_path / "c.toml")).errors} == {"KOH015"}
+
+
+def test_a_word_that_stands_elsewhere_in_the_checkout_may_be_read_there(tmp_path: Path) -> None:
+    root = checkout(tmp_path / "any-name", {**SD_SCRIPTS, "own/loader.py": 'x = dataset.pop("latents_only")\n'})
+    found = said(root / "d.toml", DATASETS + "latents_only = true\n", "latents_only")
+    assert [one.severity for one in found] == ["warning"]
+    assert "stands in its source" in found[0].consequence()
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [("'--xformers'", False), ('"--xformers"', False), ("true", True), ("--caption_separator '-'", False)],
+)
+def test_quotes_make_no_value_of_an_option(more: str, wrong: bool, tmp_path: Path) -> None:
+    """argparse never sees them."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    for name in ("--no_half_vae", "--xformers"):
+        parser.add_argument(name, action="store_true")
+    parser.add_argument("--caption_separator")
+    stray = parser.parse_known_args(shlex.split(f"--no_half_vae {more}"))[1]
+    assert bool(stray) == wrong
+    file = tmp_path / "t.sh"
+    file.write_text(SHELL.format(place="", more=f"--no_half_vae {more}"))
+    assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
+
+
+def test_an_empty_text_is_no_switch_that_is_on(tmp_path: Path) -> None:
+    assert not argparse.Namespace(enable_bucket="").enable_bucket
+    file = tmp_path / "c.toml"
+    for text, wrong in (('""', False), ('"false"', True)):
+        file.write_text(f'network_module = "networks.lora"\nenable_bucket = {text}\n')
+        assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
+
+
+@pytest.mark.parametrize("abridged", ["(... other options ...)", "...", "[…]"])
+def test_nothing_is_said_of_what_an_abridged_command_leaves_out(abridged: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.sh"
+    for more, wrong in ((abridged, False), ("", True)):
+        file.write_text(SHELL.format(place="", more=more))
+        assert bool(check(str(file), selected=["KOH002"]).errors) == wrong
+
+
+def test_a_json_file_that_the_gui_did_not_write_is_no_config_of_kohyas(tmp_path: Path) -> None:
+    file = tmp_path / "fields.json"
+    file.write_text('{"network_module": "the path of a module", "lr_scheduler": "constant: fixed"}')
+    report = check(str(file))
+    assert not report.errors
+    assert report.not_judged
+
+
+def test_a_comment_behind_a_value_of_an_env_file_is_said_once(tmp_path: Path) -> None:
+    """Older versions let a shell read the file, which leaves it out; newer ones make it a part of the value."""
+    file = tmp_path / "config.env"
+    file.write_text("MODEL_FAMILY=flux # mine\nLEARNING_RATE=1e-4 #@param {}\nMODEL_TYPE=lora\n")
+    report = check(str(file), selected=["SIM001", "SIM003", "CFG004"])
+    assert not report.errors
+    assert [finding.rule for finding in report.findings] == ["SIM001", "SIM001"]
+
+
+def test_sizes_of_buckets_that_old_scripts_do_not_look_at_are_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "t.sh"
+    options = "--pretrained_model_name_or_path m.st --output_name o --enable_bucket --bucket_reso_steps 1"
+    for model, severity in (("", "warning"), ("sdxl_", "error")):
+        file.write_text(f"accelerate launch {model}train_network.py {options}\n")
+        assert [finding.severity for finding in check(str(file), selected=["KOH003"]).findings] == [severity]
