@@ -21,6 +21,8 @@ def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:
     if file.path != where.path or where.line > len(lines) or where.column > len(lines[where.line - 1]):
         return
     line, start = lines[where.line - 1], where.column - 1
+    if 4 * sum(not one.isprintable() and one != "\t" for one in line) > len(line):
+        return  # of a binary file no line is worth reading
     end = start + _length(file, where, line)
     shown, mark = without_tokens(line.expandtabs(1)), end - start
     number = f"  {where.line} | "
@@ -28,7 +30,8 @@ def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:
     if cells(shown) > room:
         first = max(0, min(start - room // 3, len(shown) - room + 1))
         cut = "…" * bool(first)
-        shown, start = cut + shown[first:], start - first + len(cut)
+        # no more of a long line than may be seen: each turn below counts all of it
+        shown, start = cut + shown[first : first + 2 * room], start - first + len(cut)
         while cells(shown) > room:
             shown = shown[:-2] + "…"
     mark = cells(shown[start : start + mark]) or 1
