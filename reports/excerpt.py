@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ..doctor.model import Config, Where
 from ..doctor.model.printable import without_tokens
@@ -17,7 +18,7 @@ def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:
     if where is None or where.line is None or where.column is None:
         return
     file = config.file(where.path)
-    lines = re.split(r"\r\n|\r|\n", file.text.removeprefix("\ufeff"))
+    lines = _lines(file.text)
     if file.path != where.path or where.line > len(lines) or where.column > len(lines[where.line - 1]):
         return
     line, start = lines[where.line - 1], where.column - 1
@@ -37,6 +38,11 @@ def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:
     mark = cells(shown[start : start + mark]) or 1
     yield [("dim", number), ("", shown)]
     yield [("dim", f"{' ' * (len(number) - 2)}| "), ("bold", " " * cells(shown[:start]) + "^" * mark)]
+
+
+@lru_cache(maxsize=8)  # thousands of findings are about the same few files
+def _lines(text: str) -> list[str]:
+    return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
 
 
 def _length(file: Config, where: Where, line: str) -> int:

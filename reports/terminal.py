@@ -114,7 +114,7 @@ def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterato
     else:
         yield [(STYLES[severity], name[0]), ("bold", name[1])]
         yield [("dim", f"  {place}")]
-    if config is not None:
+    if config is not None and "\n" not in finding.text():  # else it shows its place itself
         yield from excerpt(config, finding.where, screen.width)
     yield Wrapped(finding.text(), "  ")
     yield from _rest(finding)
