@@ -45,7 +45,7 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
 
 def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
     title = words.heading(checked[0].report) if len(checked) == 1 else f"zdoctor check of {len(checked)} configs"
-    yield "<!doctype html>"
+    yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"

@@ -6,9 +6,10 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...reports import terminal, words
@@ -191,10 +192,21 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
             lead = "To begin again"
             console.emit("\nStopped before the first step: nothing is trained yet, and no LoRA was written.\n")
         else:
-            console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\nLoRA: {result.lora}\n")
+            console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\n")
+            console.emit("".join(f"{line}\n" for line in _made(result)))
         if stopped:
             console.emit(_again(lead, options, config, ranks))
     return INTERRUPTED if stopped else 0
+
+
+def _made(result: TrainResult) -> Iterator[str]:
+    """Where to find what a run made."""
+    yield f"LoRA: {result.lora}"
+    page = Path(result.lora).with_name("report.html")
+    if page.is_file():
+        yield f"Page: {page}, with the losses and the samples"
+    if result.samples:
+        yield f"Samples: {len(result.samples)} in {Path(result.samples[0]).parent}"
 
 
 def _not_training(seen: Examination, why: str) -> int:

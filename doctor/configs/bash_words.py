@@ -7,7 +7,7 @@ import re
 from ..model.record import replace
 from . import bash_spans as spans
 from .command_line import Word
-from .script_reader import Piece, Reader, literal
+from .script_reader import Piece, Reader, expansion
 
 _LITERAL = re.compile(r"[^ \t\r\n;|&<>()'\"\\$`]+")
 _SOFT = re.compile(r"[^\"\\$`]+")
@@ -34,22 +34,22 @@ class Words(Reader):
             made, known = self.expanded(at, self.index)
             divided = known and not value and made != "" and made.split() != [made]
             known = known and (not divided or (at == start and text[self.index : self.index + 1] in _ENDS))
-            return made, known, not known, True, False
+            return expansion(made, known)
         if sign in _ENDS or (sign == "\\" and following in ("\r", "\n")):
             return None
         if sign == "\\":
             # bash eats the backslash of a drive's path; what was meant is said in another place
             kept = not following or _DRIVE.match(text, start)
             self.index += 1 if kept else 2
-            return literal("\\" if kept else following)
+            return Piece("\\" if kept else following)
         if sign in "'\"":
             self.index = spans.part_end(text, at)
             soft = self.soft(at + 1, self.index - 1) if sign == '"' else (text[at + 1 : self.index - 1], True, False)
-            return *soft, "$" in text[at : self.index], True
+            return Piece(*soft, has_variable="$" in text[at : self.index], quoted=True)
         found = self.take(_LITERAL)
         assert found is not None
         is_pattern = not value and _PATTERN.search(found[0]) is not None
-        return found[0], not is_pattern, is_pattern, False, False
+        return Piece(found[0], known=not is_pattern, many=is_pattern)
 
     def several(self, made: Word, written: str, value: bool) -> list[Word]:
         if value:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
 from .command_line import Word
-from .script_reader import Piece, Reader, literal
+from .script_reader import Piece, Reader, expansion
 from .script_variables import Variables
 from .words import words
 
@@ -113,19 +113,19 @@ class CmdReader(Reader):
         if text[at] in " \t\r\n|&":
             return None
         if found := self.take(_QUOTED):
-            return *self.filled(found[1]), False, _EXPANSION.search(found[1]) is not None, True
+            made, known = self.filled(found[1])
+            return Piece(made, known, has_variable=_EXPANSION.search(found[1]) is not None, quoted=True)
         if found := self.take(_EXPANSION):
-            made, known = self.filled(found[0])
-            return made, known, not known, True, False
+            return expansion(*self.filled(found[0]))
         if text[at] == "^" and text[at + 1 : at + 2] in ("\r", "\n"):
             return None
         if text[at] == "^":
             self.index += 2
-            return literal(text[at + 1 : self.index])
+            return Piece(text[at + 1 : self.index])
         if found := self.take(_LITERAL):
-            return literal(found[0])
+            return Piece(found[0])
         self.index += 1
-        return literal(text[at])
+        return Piece(text[at])
 
     def several(self, made: Word, written: str, value: bool) -> list[Word]:
         if made.known and _VARIABLE.fullmatch(written):

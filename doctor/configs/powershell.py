@@ -9,7 +9,7 @@ from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
 from .command_line import Word
 from .node import Unreadable
-from .script_reader import Piece, Reader, literal
+from .script_reader import Piece, Reader, expansion
 from .script_variables import Held, Variables, joined
 from .words import words
 
@@ -131,24 +131,24 @@ class PowershellReader(Reader):
         if sign in " \t\r\n;|)}" or (sign == "&" and at > start) or (sign == "," and value):
             return None
         if here := self.take(_HERE):
-            return here[0], False, False, False, True
+            return Piece(here[0], known=False, quoted=True)
         if sign in "'\"":
-            return *self.quoted(), False, "$" in text[at : self.index], True
+            made, known = self.quoted()
+            return Piece(made, known, has_variable="$" in text[at : self.index], quoted=True)
         if sign == "`" and text[at + 1 : at + 2] in ("\r", "\n"):
             return None
         if sign == "`":
             self.index += 2
-            return literal(text[at + 1 : self.index])
+            return Piece(text[at + 1 : self.index])
         if sign == "$":
-            made, known = self.expanded()
-            return made, known, not known, True, False
+            return expansion(*self.expanded())
         if sign in "({":
             self.index = self.brackets_end(at)
-            return text[at : self.index], False, True, True, False
+            return expansion(text[at : self.index], known=False)
         if found := self.take(_LITERAL):
-            return literal(found[0])
+            return Piece(found[0])
         self.index += 1
-        return literal(sign)
+        return Piece(sign)
 
     def several(self, made: Word, written: str, value: bool) -> list[Word]:
         found = _SPLAT.fullmatch(written) or _VARIABLE.fullmatch(written)

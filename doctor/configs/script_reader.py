@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ..model.cards import VISIBLE
 from .command_line import Command, Shell, Word
 from .node import Unreadable
 from .script_variables import MOVED, Held, Variables
 
-Piece = tuple[str, bool, bool, bool, bool]
-"""A part of a word: its text, whether it is known, may be several words, has a variable in it, is in quotes."""
+
+class Piece(NamedTuple):
+    """A part of a word: what the shell makes of it, where that is `known`; `many` where it may be several words."""
+
+    text: str
+    known: bool = True
+    many: bool = False
+    has_variable: bool = False
+    quoted: bool = False
 
 
-def literal(text: str) -> Piece:
-    return text, True, False, False, False
+def expansion(text: str, known: bool) -> Piece:
+    """A variable, or what a command prints, outside of quotes."""
+    return Piece(text, known, many=not known, has_variable=True)
 
 
 class Reader:
@@ -91,9 +100,9 @@ class Reader:
         texts: list[str] = []
         known, many, expanded = True, False, False
         while self.index < len(self.text) and (piece := self.piece(start, value)) is not None:
-            texts.append(piece[0])
-            known, many, expanded = known and piece[1], many or piece[2], expanded or piece[3]
-            quoted += piece[4]
+            texts.append(piece.text)
+            known, many, expanded = known and piece.known, many or piece.many, expanded or piece.has_variable
+            quoted += piece.quoted
         self.index = min(self.index, len(self.text))
         written = self.text[start : self.index]
         if not written:

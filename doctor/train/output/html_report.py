@@ -68,7 +68,7 @@ def html_report(
     """Returns the page. `losses` has one a step from step 1 on, `evaluations` are (step, loss)."""
     name = escape(str(record["name"]))
     parts = [
-        "<!doctype html>",
+        "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">",

@@ -37,10 +37,11 @@ class Trackers:
                 name: _started(name, run, output, record) for name in requested_trackers(run)
             }
         if importlib.util.find_spec("tensorboard") is None:
-            note(
-                "TensorBoard is not installed, so its event files are not written; losses.jsonl and report.html hold "
-                "the same. To get it, type: pip install tensorboard (before the next start)."
-            )
+            if "tensorboard" in run.recipe.logging.report_to:
+                note(
+                    "TensorBoard, which the config asks for, is not installed, so its event files are not written; "
+                    "losses.jsonl and report.html hold the same. To get it: pip install tensorboard"
+                )
         else:
             self.trackers["TensorBoard"] = _Board(output / "tensorboard", int(record["starts"][-1]["step"]) + 1)
 

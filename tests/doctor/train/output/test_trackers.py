@@ -64,12 +64,15 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
-def test_without_tensorboard_the_run_says_so_once(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec("tensorboard"):
-        pytest.skip("TensorBoard is installed here")
+@pytest.mark.parametrize(("settings", "times"), [({}, 0), ({"logging__report_to": "tensorboard"}, 1)])
+def test_without_tensorboard_a_run_that_asks_for_it_says_so_once(
+    settings: dict[str, Any], times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else here(name))
     recorder = Recorder()
-    go(run_with(steps=2), tiny, circles, tmp_path, progress=recorder)
-    assert sum("pip install tensorboard" in note for note in recorder.notes) == 1
+    Trackers(run_with(settings=written(**settings)), tmp_path, {"starts": [{"step": 0}]}, recorder.note)
+    assert sum("pip install tensorboard" in note for note in recorder.notes) == times
 
 
 def test_tensorboard_has_every_step_once(tiny: Path, circles: Path, tmp_path: Path) -> None:
