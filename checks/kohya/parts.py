@@ -179,7 +179,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
             evidence=evidence,
             severity="warning" if toml else None,
         )
-    elif expected not in (None, module) and (module in _KOHYAS or meant(module, [expected])[0]):
+    elif expected not in (None, module) and (module in _KOHYAS or meant(module, sorted(_KOHYAS))[0]):
         message = "{module} builds a LoRA for another model; for this one it is {new}."
         if module not in _KOHYAS:
             message = "{module} does not exist; for this model it is {new}."

@@ -71,7 +71,8 @@ def _shown(options: argparse.Namespace) -> int:
         verbose=options.verbose,
     )
     console.emit(text, options.output, spare=configs)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()  # before what is said beside it
     if any((state.state_folder() / "journal").glob("*")):
         from .repair import say_unfinished
 

@@ -145,7 +145,12 @@ def _weights(
             return (), choice, None, f"{choice} has no weight_map"
         shards = sorted(set(weight_map.values()))
         if len(shards) > _MOST_SHARDS or not all(map(is_safe, shards)):
-            return (), choice, None, f"{choice} names files outside its folder, or more than {_MOST_SHARDS}"
+            return (
+                (),
+                choice,
+                None,
+                f"{choice} names files that cannot lie in its folder, or more than {_MOST_SHARDS}",
+            )
         files = tuple(read_weight_file(world, world.join(folder, shard), shard) for shard in shards)
         return files, choice, weight_map, ""
     if any(re.fullmatch(re.escape(stem) + r"-\d{5}-of-\d{5}\.safetensors", name) for name in names):

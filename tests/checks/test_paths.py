@@ -158,7 +158,8 @@ def test_of_what_may_not_be_read_there_is_no_mirror(mode: int, names: bool) -> N
             for finding in found:
                 (fix,) = finding.fixes
                 assert not fix.steps and fix.command == f"chmod -R u+rwX {data}"
-            assert ("may not be read by this user: permission denied" in found[0].text()) is not names
+            told = next(f for f in found if f.rule == "DAT001").text()
+            assert ("may not be read by this user: permission denied" in told) is not names
         command = report.errors[0].fixes[0].command
         assert command == f"chmod -R u+rwX {data}"
         with without_root():

@@ -224,10 +224,10 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "endless digits": (CONFIG, b'{"n_layers":' + b"9" * 5000 + b"}", "config.json"),
     "a list": (CONFIG, b"[1]", "transformer"),
     "a huge config": (CONFIG, b'{"a":"' + b"x" * 5_000_000 + b'"}', "transformer"),
-    "a shard above": (INDEX, b'{"weight_map":{"a":"../x.safetensors"}}', "outside its folder"),
-    "a shard with NUL": (INDEX, b'{"weight_map":{"a":"a\\u0000b"}}', "outside its folder"),
+    "a shard above": (INDEX, b'{"weight_map":{"a":"../x.safetensors"}}', "cannot lie in its folder"),
+    "a shard with NUL": (INDEX, b'{"weight_map":{"a":"a\\u0000b"}}', "cannot lie in its folder"),
     "half a character": (INDEX, b'{"weight_map":{"a":"\\ud800"}}', "transformer"),
-    "a long shard": (INDEX, b'{"weight_map":{"a":"' + b"x" * 5000 + b'"}}', "File name too long"),
+    "a long shard": (INDEX, b'{"weight_map":{"a":"' + b"x" * 5000 + b'"}}', "cannot lie in its folder"),
     "an index of everything": (
         "model_index.json",
         b'{"../../etc":["a","b"],"n\\u0000":["a","b"],"vae":[null]}',
@@ -245,7 +245,7 @@ def test_a_bad_model_file_is_a_finding(name: str, tmp_path: Path, capsys: pytest
         (tmp_path / "model" / part / "config.json").write_text("{}")
     (tmp_path / "model" / "model_index.json").write_text('{"transformer": ["diffusers", "ZImageTransformer2DModel"]}')
     (tmp_path / "model" / file).write_bytes(content)
-    code = run("check", "good.yaml")
+    code = run("check", "good.yaml", "-v")
     out, err = capsys.readouterr()
     assert code == 1, out + err
     assert says in " ".join(out.split())

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import tomlkit
 
 from zdoctor.doctor.configs.words import same
 from zdoctor.doctor.errors import UserError
@@ -141,9 +142,10 @@ def run_of(trainer: str, tree: dict[str, Any]) -> Run | None:
             tree["datasets"] if trainer == "SimpleTuner" else {name: tree[name] for name in ("general", "datasets")}
         )
         files = {str(tree.get("dataset_config", "multidatabackend.json")): sets}
+    of_kohya = trainer in ("sd-scripts", "musubi-tuner")  # which read no JSON
     reading = read_config(
-        "c.json",
-        json.dumps(whole).encode(),
+        "c.toml" if of_kohya else "c.json",
+        (tomlkit.dumps(whole) if of_kohya else json.dumps(whole)).encode(),
         {},
         trainer=trainer,
         beside=lambda name: Found("d.json", json.dumps(files[name]).encode()) if name in files else None,
