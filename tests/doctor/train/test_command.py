@@ -51,7 +51,8 @@ def test_green_trains_and_a_second_time_says_it_is_finished(
     words = ["train", config(tiny, circles)]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "Finished: 3 steps.\nLoRA: out/circles/circles.safetensors\nPage: out/circles/report.html, " in said
+    folder = here / "out" / "circles"
+    assert f"Finished: 3 steps.\nLoRA: {folder}/circles.safetensors\nPage: {folder}/report.html, " in said
     assert main(words) == 0
     assert "Nothing was trained" in capsys.readouterr().err
 
