@@ -72,12 +72,12 @@ def html_report(
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">",
-        f"<title>{name}</title><style>{STYLE}</style></head><body>",
+        f"<title>{name}</title><style>{STYLE}</style></head><body><main>",
         f'<h1>{name}</h1><p class="soft">{escape(status)}</p>',
         *_curves(losses, evaluations),
         *_samples(samples),
         *_tables(record),
-        "</body></html>\n",
+        "</main></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -130,7 +130,7 @@ def _svg(
         marks.append(f'<circle cx="{x}" cy="{y}" r="3.5"><title>step {step}: {loss:.4f}</title></circle>')
     marks.append(f'<text x="{LEFT - 14}" y="{HEIGHT - 8}" text-anchor="end">step</text>')
     drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Loss by step">{"".join(marks)}</svg>'
-    return f'<div class="row">{drawing}</div>'
+    return f'<div class="row" tabindex="0">{drawing}</div>'
 
 
 def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
     yield "<h2>Samples</h2>"
     for number in sorted({sample.number for sample in samples}):
         row = [sample for sample in samples if sample.number == number]
-        yield f'<p>{escape(row[0].prompt)}</p><div class="row">'
+        yield f'<p>{escape(row[0].prompt)}</p><div class="row" tabindex="0">'
         for sample in row:
             data = base64.b64encode(sample.jpeg).decode()
             text = escape(f"{sample.prompt}, step {sample.step}")
@@ -176,11 +176,11 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
 def _table(before: str, after: str, rows: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         return
-    yield f"{before}<table>"
+    yield f"{before}<table><tbody>"
     for key, value in rows.items():
         if value not in (None, "", [], {}):
             yield f"<tr><th>{escape(str(key))}</th><td>{escape(_words(value))}</td></tr>"
-    yield f"</table>{after}"
+    yield f"</tbody></table>{after}"
 
 
 def _words(value: Any) -> str:
