@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
+from .commands.console import complain
 from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
 from .model.printable import printable, redacted
 
@@ -135,9 +136,7 @@ def guarded(command: Callable[[], int]) -> int:
     try:
         return command()
     except UserError as error:
-        print(f"zdoctor: {printable(str(error))}", file=sys.stderr)
-        if error.hint:
-            print(f"  {printable(error.hint)}", file=sys.stderr)
+        complain(error)
         return USER_MISTAKE
     except KeyboardInterrupt as error:
         line = "\n" if sys.stderr.isatty() else ""  # after a line of progress, or the ^C that the terminal shows

@@ -63,7 +63,7 @@ def lines(
 
 
 def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) -> Iterator[Line]:
-    yield from _pair(("bold", words.heading(report)), ("dim", " · ".join(words.who(report))), screen)
+    yield from _headed([("bold", words.heading(report))], " · ".join(words.who(report)), screen)
     for output in report.outputs:
         yield Wrapped(f"the run is written to {output}", "", "dim")
     yield []
@@ -107,13 +107,8 @@ def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> It
 
 def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterator[Line]:
     severity = finding.severity or "note"
-    name = f"{severity:<8}", f"{finding.rule} {finding.name}"
-    place = words.placed(finding)
-    if cells("".join(name) + place) + 3 <= screen.width:
-        yield [(STYLES[severity], name[0]), ("bold", name[1]), ("dim", f"   {place}")]
-    else:
-        yield [(STYLES[severity], name[0]), ("bold", name[1])]
-        yield [("dim", f"  {place}")]
+    name = [(STYLES[severity], f"{severity:<8}"), ("bold", f"{finding.rule} {finding.name}")]
+    yield from _headed(name, words.placed(finding), screen, "  ")
     if config is not None and "\n" not in finding.text():  # else it shows its place itself
         yield from excerpt(config, finding.where, screen.width)
     yield Wrapped(finding.text(), "  ")
@@ -163,10 +158,10 @@ def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
         yield []
 
 
-def _pair(first: tuple[str, str], second: tuple[str, str], screen: Screen) -> Iterator[Line]:
-    """Both in one line where there is room, else below each other."""
-    if cells(f"{first[1]}   {second[1]}") <= screen.width:
-        yield [first, (second[0], f"   {second[1]}")]
+def _headed(head: Spans, about: str, screen: Screen, lead: str = "") -> Iterator[Line]:
+    """A head and what is said of it, in one line where there is room, else below each other."""
+    if cells("".join(text for _, text in head) + about) + 3 <= screen.width:
+        yield [*head, ("dim", f"   {about}" if about else "")]
     else:
-        yield [first]
-        yield Wrapped(second[1], "", second[0])
+        yield head
+        yield Wrapped(about, lead, "dim")

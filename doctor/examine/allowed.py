@@ -34,11 +34,10 @@ def without_allowed(report: Report, config: Config, asked: Sequence[Rule], known
             allowed.append(Allowed(finding, comment.reason))
     open = {outcome.rule for outcome in (*report.unknown, *report.crashed)}
     open |= {rule.id for rule in known} - {rule.id for rule in asked}
-    rule = next((rule for rule in asked if rule.id == ALLOWING), None)
-    for comment in comments if rule is not None else ():
-        for id in comment.rules:
-            if id not in open and (comment, id) not in used:
-                kept.append(_idle(comment, id, rule))
+    for rule in asked:
+        if rule.id == ALLOWING:
+            idle = [(comment, id) for comment in comments for id in comment.rules if id not in open]
+            kept += [_idle(comment, id, rule) for comment, id in idle if (comment, id) not in used]
     passed = tuple(id for id in report.passed if id not in {finding.rule for finding in kept})
     return replace(report, findings=ordered(kept), allowed=tuple(allowed), passed=passed)
 
@@ -52,7 +51,7 @@ def _is_about(comment: AllowComment, finding: Finding) -> bool:
     )
 
 
-def _idle(comment: AllowComment, id: str, rule: Rule | None) -> Finding:
+def _idle(comment: AllowComment, id: str, rule: Rule) -> Finding:
     said = found(
         comment.where,
         "The comment allows {rule} in line {line}, where {rule} finds nothing.",
@@ -60,4 +59,4 @@ def _idle(comment: AllowComment, id: str, rule: Rule | None) -> Finding:
         rule=id,
         line=comment.about,
     )
-    return replace(said, rule=ALLOWING, name=rule.name if rule is not None else "", severity="warning")
+    return replace(said, rule=rule.id, name=rule.name, severity=rule.severity)

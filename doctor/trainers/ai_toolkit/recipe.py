@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from ...configs.written import Setting, Written, fields_of
 from ...model.datasets import Dataset
 from ...model.field_names import with_fields
-from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe, SamplePrompt
-from ...model.record import replace
+from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe
+from .samples import samples_of
 
 # Each was a switch is_… of its own.
 _LEGACY_ARCHITECTURES = {
@@ -19,16 +19,6 @@ _LEGACY_ARCHITECTURES = {
     "v3": "sd3",
     "xl": "sdxl",
     **{name: name for name in ("pixart", "pixart_sigma", "auraflow", "flux", "lumina2", "vega", "ssd")},
-}
-# Flags within a prompt: the field of a SamplePrompt that each sets, and its type.
-_FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    **dict.fromkeys(("d", "seed"), ("seed", int)),
-    **dict.fromkeys(("l", "cfg"), ("guidance", float)),
-    **dict.fromkeys(("s", "steps"), ("steps", int)),
-    "w": ("width", int),
-    "h": ("height", int),
-    "n": ("negative", str),
-    "ctrl_img": ("control", str),
 }
 NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
 
@@ -241,7 +231,7 @@ def _offload(w: Written) -> dict[str, Any]:
 
 
 def _validation(w: Written) -> dict[str, Any]:
-    prompts, written = _samples(w), w.raw("sample/prompts")
+    prompts, written = samples_of(w), w.raw("sample/prompts")
     flagged = written is not None and (not isinstance(written, list) or any("--" in str(one) for one in written))
     size = (w.raw("sample/width") or 512, w.raw("sample/height") or 512)
     one_size = not flagged and all((prompt.width, prompt.height) == size for prompt in prompts)
@@ -296,42 +286,3 @@ def _control_folders(own: Written) -> tuple[str, ...]:
     plain = own.raw("control_path")
     folders = numbered or (plain if isinstance(plain, list) else [plain])
     return tuple(folder for folder in folders if isinstance(folder, str) and folder)
-
-
-def _samples(w: Written) -> tuple[SamplePrompt, ...]:
-    made: list[SamplePrompt] = []
-    listed, prompts = w.count("sample/samples"), w.entries("sample/prompts")
-    base, walks = w.whole("sample/seed"), w.flag("sample/walk_seed")
-    for number in range(len(prompts) if listed is None else listed):
-        at = "sample/-" if listed is None else f"sample/samples/{number}"
-        prompt = prompts[number] if listed is None else w.raw(f"{at}/prompt")
-        if not isinstance(prompt, str):
-            continue
-        one, either = w.below(at), w.below(at, "sample")
-        made.append(
-            SamplePrompt(
-                prompt=prompt,
-                width=either.whole("width", default=512),
-                height=either.whole("height", default=512),
-                seed=one.whole("seed", default=base + number if walks else base),
-                steps=either.whole("sample_steps", default=20),
-                guidance=either.number("guidance_scale", default=7.0),
-                negative=either.text("neg"),
-                control=one.maybe("ctrl_img"),
-            )
-        )
-    return tuple(map(_with_flags, made))
-
-
-def _with_flags(sample: SamplePrompt) -> SamplePrompt:
-    """What the prompt says of itself (`a hat --w 512 --ctrl_img a.png`); a flag that is not known is cut off."""
-    text, *flags = sample.prompt.split("--")
-    changed: dict[str, Any] = {"prompt": text.strip()}
-    for flag in flags:
-        name, _, content = flag.partition(" ")
-        field, kind = _FLAGS.get(name.strip(), ("", str))
-        try:
-            changed |= {field: kind(content.strip())} if field else {}
-        except ValueError:
-            continue  # the trainer stops on it when it samples
-    return replace(sample, **changed)
