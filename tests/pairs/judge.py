@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -121,6 +122,7 @@ class Ward:
             story.objections.append(f"the repair fails: {error}")
         if first is not None:
             writer.undo(state=state)
+        shutil.rmtree(state, ignore_errors=True)  # each writer reads all journals
         after = tree(patient.root)
         changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
         if changed:
