@@ -14,7 +14,7 @@ from zdoctor.doctor import apply as writer
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.examine.judged import about
-from zdoctor.doctor.model import Finding, Report
+from zdoctor.doctor.model import Finding, Report, SetValue, Step
 from zdoctor.doctor.rules import Rule, all_rules
 from zdoctor.tests.hub_server import HubServer
 from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
@@ -84,12 +84,13 @@ class Ward:
         return story
 
     def _apart(self, faults: Sequence[Fault], report: Report) -> bool:
-        """Whether both faults are found and repaired as if each were alone, in other files: that was tried there."""
+        """Whether both are found and repaired as if each were alone, at places of their own: that was tried there."""
         if len(faults) < 2 or any(self.fate(fault, report) != "found" for fault in faults):
             return False
         alone = [prescribe(self.story_of(fault).reports[0]).fixes for fault in faults]
-        one, other = ({step.written[0] for fix in fixes for step in fix.steps} for fixes in alone)
-        return one.isdisjoint(other) and {*prescribe(report).fixes} == {*alone[0], *alone[1]}
+        one, other = ([step for fix in fixes for step in fix.steps] for fixes in alone)
+        clash = any(_clash(mine, theirs) for mine in one for theirs in other)
+        return not clash and {*prescribe(report).fixes} == {*alone[0], *alone[1]}
 
     def _planted(self, faults: Sequence[Fault]) -> Patient:
         try:
@@ -169,6 +170,14 @@ class Ward:
                     yield self.verdict(one, other)
                 except Impossible:
                     yield one, other
+
+
+def _clash(one: Step, other: Step) -> bool:
+    """Whether two steps write one file, and not each a value that stands there, in another section."""
+    if one.written[0] != other.written[0]:
+        return False
+    values = isinstance(one, SetValue) and isinstance(other, SetValue)
+    return not values or one.pointer.rpartition("/")[0] == other.pointer.rpartition("/")[0]
 
 
 def _areas(rule: Rule) -> set[str]:
