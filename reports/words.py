@@ -188,6 +188,8 @@ def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about, or what keeps it alone from starting."""
     if report.held_back and not report.errors and not report.crashed:
         rules = ", ".join(report.held_back)
+        if report.machine:  # `train` is about the machine that it runs on
+            return f"on that machine zdoctor's own trainer would not start ({rules})"
         return f"zdoctor's own trainer would not start ({rules}): {report.typed('train')} says why"
     if not report.errors or not report.trainable or report.crashed:
         return ""

@@ -79,7 +79,13 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
 
 def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: float) -> int:
     machine = ["--machine", patient.machine.name]
-    sick = check(patient.config.name, machine=patient.machine.name)
+
+    def looked() -> Report:
+        with open_progress() as progress:
+            progress.doing(f"checking {patient.config.name}")
+            return check(patient.config.name, machine=patient.machine.name)
+
+    sick = looked()
 
     def run(*words: str) -> None:
         print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
@@ -90,10 +96,11 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
     run("fix", patient.config.name, "--apply", *machine)
     print("\nWhat is left changes how the run trains, so it waits for your word:")
     run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
-    cured = check(patient.config.name, machine=patient.machine.name)
+    cured = looked()
 
     print(
-        "\nThe recorded card is not here, so a second config says to train on this machine's processor (device: cpu)."
+        "\nAll that is about the recorded machine, whose card is not here. A second config says to train on this "
+        "machine's processor (device: cpu)."
     )
     on_cpu = _on_cpu(patient.config)
     print(f"\n$ zdoctor train {on_cpu.name}\n", flush=True)

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import TextIO
 
-from .model.amounts import amount
-from .model.printable import printable
+from ..model.amounts import amount
+from ..model.printable import printable
 
 FIRST = 0.5  # seconds; what is done by then was not slow
 DRAW = 0.25
