@@ -11,7 +11,6 @@ from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
 from ..progress import open_progress
-from ..trainers import named
 from . import console
 from .config_argument import (
     asked_for,
@@ -67,9 +66,7 @@ def run(options: argparse.Namespace) -> int:
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
-    known = named(done.after.trainer or "")
-    following = words.after_repair(done.after, known.start if known is not None else "")
-    console.show(terminal.lines(done.after, console.screen(), following=following))
+    console.show(terminal.lines(done.after, console.screen(), repaired=True))
     return done.after.exit_code
 
 
