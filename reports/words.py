@@ -11,8 +11,9 @@ from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Rule
-from ..doctor.trainers import RUNNER, trainer_of
+from ..doctor.trainers import trainer_of
 
 PLURALS = {"finding": "findings", "error": "errors", "warning": "warnings", "note": "notes"}
 SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
