@@ -176,8 +176,9 @@ def _clash(one: Step, other: Step) -> bool:
     """Whether two steps write one file, and not each a value that stands there, in another section."""
     if one.written[0] != other.written[0]:
         return False
-    values = isinstance(one, SetValue) and isinstance(other, SetValue)
-    return not values or one.pointer.rpartition("/")[0] == other.pointer.rpartition("/")[0]
+    if not isinstance(one, SetValue) or not isinstance(other, SetValue):
+        return True
+    return one.pointer.rpartition("/")[0] == other.pointer.rpartition("/")[0]
 
 
 def _areas(rule: Rule) -> set[str]:
