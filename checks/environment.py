@@ -60,7 +60,7 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
     Repair: Install the checkout's requirements; zdoctor shows the command.
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
-    Signature: none of its own
+    Signature: None; pip says nothing later on.
     """
     _asked(installed)
     for one in installed.own:
@@ -115,7 +115,7 @@ def torchvision_of_another_torch(installed: Installed, environment: Environment)
     """torchvision was built for another version of torch than the one that is installed.
 
     What: The version of torch that torchvision's own metadata asks for, which is one alone, against the one there.
-    Why: torchvision registers operators with torch when it is imported; those of another version are not found.
+    Why: Its import registers operators with torch; those of another version are not found.
     transformers and diffusers import torchvision where it is installed.
     Repair: Install the torchvision that belongs to this torch; zdoctor shows the command.
     Upstream: https://github.com/pytorch/vision#installation
@@ -158,7 +158,7 @@ def package_installed_in_part(installed: Installed, environment: Environment) ->
     if installed.left_over:
         yield found(
             None,
-            "pip was stopped in the middle of an install: it left {first}.",
+            "An install was stopped in the middle: pip left {first}.",
             otherwise="Nothing uses it, but pip warns of an invalid distribution, and the package may be incomplete.",
             evidence={"folders": list(installed.left_over)},
             severity="note",
@@ -197,12 +197,12 @@ def built_for_numpy_1(environment: Environment) -> Iterator[Finding]:
 def two_packages_with_one_module(environment: Environment) -> Iterator[Finding]:
     """Two installed packages bring the same module.
 
-    What: opencv-python and its headless and contrib builds of different versions (of one version they hold the same),
+    What: OpenCV and its headless and contrib builds in different versions (of one version they hold the same),
     onnxruntime and its GPU build, pynvml before 12 and nvidia-ml-py.
     Why: The one that was installed later overwrote files of the other; to uninstall one of them breaks both.
     Repair: None by zdoctor; uninstall all of them and install the one that is needed.
     Upstream: https://github.com/opencv/opencv-python#installation-and-usage
-    Signature: none of its own
+    Signature: None; pip says nothing later on.
     """
     for module, group in ALIKE.items():
         there = [name for name in group if environment.has(name)]

@@ -1,4 +1,7 @@
-"""PKG006 to PKG013 in environments of tiny wheels: they fail for real, and pip cures them as it is shown."""
+"""PKG006, PKG007, PKG008, PKG009, PKG010, PKG011, PKG012, PKG013 in environments of tiny wheels.
+
+They fail for real, and pip cures them as it is shown.
+"""
 
 from __future__ import annotations
 
