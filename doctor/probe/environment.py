@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, release
+from ..model.record import replace
 from ..model.shell import quoted
 from ..trainers import named as named_trainer
 from .packages import versions_in
@@ -14,6 +15,7 @@ from .world import Stat, World
 
 # As trainers' READMEs, installers and portable builds name the folder of their Python.
 _VENVS = ("venv", ".venv", "env", "python_embeded", "python_embedded")
+_THIS = "it runs zdoctor"
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _RELEASE = re.compile(rb"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
 _HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.M)
@@ -22,18 +24,22 @@ _HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.M)
 def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
     """The Python that has the trainer's own packages: the one that asks, the active one, or one of its checkout.
 
-    Where none has them, it is the one in the checkout.
+    Where none has them, it is the one in the checkout; without a trainer the active one, else the one that asks.
     """
     here = world.system.interpreter
     trainer = named_trainer(run.trainer)
     marks = () if trainer is None else trainer.packages
-    if run.by_runner or marks:
+    active = [] if run.by_runner else list(_active(world))
+    if run.by_runner or marks or not run.trainer:
         versions = world.packages()
+        this = Environment(here or "this Python", versions, world.system.python, world.search_path(), "", _THIS)
+        if not run.trainer:
+            return active[0] if active else this
         if all(mark in versions for mark in marks):
-            return Environment(here or "this Python", versions, world.system.python, world.search_path())
+            return this
     root = schema.source if isinstance(schema, Schema) else ""
     own = list(_inside(world, root)) if root and marks else []
-    for environment in (*_active(world), *own) if marks else ():
+    for environment in (*active, *own) if marks else ():
         if all(mark in environment.versions for mark in marks):
             return environment
     if own:
@@ -48,7 +54,7 @@ def _active(world: World) -> Iterator[Environment]:
     for name in _ACTIVE:
         folder = world.variables.get(name)
         if folder and (found := of_folder(world, folder)) is not None:
-            yield found
+            yield replace(found, found_by=f"active: {name} names it")
 
 
 def _inside(world: World, root: str) -> Iterator[Environment]:
@@ -57,7 +63,7 @@ def _inside(world: World, root: str) -> Iterator[Environment]:
         for name in _VENVS:
             found = of_folder(world, world.join(place, name))
             if found is not None:
-                yield found
+                yield replace(found, found_by=f"it lies {'in' if place == root else 'beside'} the checkout")
 
 
 def of_folder(world: World, folder: str) -> Environment | None:

@@ -288,8 +288,8 @@ def test_an_environment_of_windows_whose_python_is_gone(tmp_path: Path) -> None:
         """This machine, which says that it is another."""
 
     world = Windows({}, cwd=str(tmp_path))
-    world.system = replace(world.system, os="windows")  # type: ignore[misc]
-    world.flavour = os.path  # type: ignore[misc]
+    world.system = replace(world.system, os="windows")
+    world.flavour = os.path
     found = of_folder(world, str(folder))
     assert found is not None and found.release == "3.12.4" and found.versions == {"torch": "2.6.0"}
     assert found.base_gone.endswith("python.exe")
