@@ -32,7 +32,9 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     active = [] if run.by_runner else list(_active(world))
     if run.by_runner or marks or not run.trainer:
         versions = world.packages()
-        this = Environment(here or "this Python", versions, world.system.python, world.search_path(), "", _THIS)
+        this = Environment(
+            here or "this Python", versions, world.system.python, world.search_path(), "", _THIS if here else ""
+        )
         if not run.trainer:
             return active[0] if active else this
         if all(mark in versions for mark in marks):
