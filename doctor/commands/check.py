@@ -62,7 +62,7 @@ def _shown(options: argparse.Namespace) -> int:
             console.complain(error)
     if not seen:
         return USER_MISTAKE
-    if len(configs) == 1 and configs[0] != ENVIRONMENT and not options.words:
+    if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer is not None:
         state.remember(configs[0])
     text = render(
         options.format,
