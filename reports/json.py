@@ -31,7 +31,7 @@ def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
 def as_data(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **picked(report, "ok", "config", "trainer", "machine", "outputs"),
+        **picked(report, "ok", "config", "trainer", "machine", "python", "outputs"),
         "findings": [_finding(finding) for finding in report.findings],
         "unknown": [picked(outcome, "rule", "reason") for outcome in report.unknown],
         "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
