@@ -63,6 +63,7 @@ class LiveWorld(World):
         self._digests: dict[tuple[str, str], str | Unknown] = {}  # one look reads a file once, whatever asks for it
         self._progress = progress
         self._trainer_source = trainer_source
+        self._packages: dict[tuple[str, ...], dict[str, str]] = {}
         self._speeds: dict[tuple[str, ...], Speed | Unknown] = {}
 
     @cached_property
@@ -207,9 +208,19 @@ class LiveWorld(World):
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        return self._gpus
+
+    @cached_property
+    def _gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
     def packages(self, names: Sequence[str]) -> dict[str, str]:
+        asked = tuple(names)
+        if asked not in self._packages:
+            self._packages[asked] = self._installed(asked)
+        return self._packages[asked]
+
+    def _installed(self, names: Sequence[str]) -> dict[str, str]:
         from .environment import build, named
 
         found: dict[str, str] = {}
