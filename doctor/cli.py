@@ -70,17 +70,17 @@ class Parser(argparse.ArgumentParser):
         from difflib import get_close_matches
 
         choice = re.search(r"invalid choice: '?([^' ]+)'? \(choose from (.+)\)", message)
-        option = re.search(r"unrecognized arguments:(?: .*?)? (--[\w-]+)", message)
+        option = re.search(r"unrecognized arguments:(?: .*?)? --([\w-]+)", message)
         if choice and "argument COMMAND:" in message and os.path.isfile(choice[1]):
             return f"zdoctor {'explain' if choice[1].endswith(('.log', '.txt')) else 'check'} {choice[1]}"
         if choice:
             word, known = choice[1], re.findall(r"[\w-]+", choice[2])
         elif option:
-            word, known = option[1], re.findall(r"--[\w-]+", self.format_usage())
+            word, known = option[1], re.findall(r"--([\w-]+)", self.format_usage())
         else:
             return ""
         near = get_close_matches(word, known, 1)
-        return f"Did you mean {near[0]}?" if near else ""
+        return f"Did you mean {'' if choice else '--'}{near[0]}?" if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
