@@ -18,6 +18,7 @@ from ..model import Files, Hub, Report
 from ..model.record import replace
 from ..probe.world import World
 from ..probe.world.safetensors import forget_headers
+from ..progress import open_progress
 from . import console
 from .baseline import read_baseline
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
@@ -106,15 +107,7 @@ def _watched(options: argparse.Namespace) -> int:
 def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
     baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
     configs = _configs(options)
-    seen: list[Examination] = []
-    worlds: dict[str | None, World] = {}
-    for config in configs:
-        try:
-            seen.append(_seen(config, options, worlds))
-        except UserError as error:
-            if len(configs) == 1:
-                raise
-            console.complain(error)
+    seen = _seen(configs, options)
     if len(configs) == 1 and not options.words:
         state.remember(configs[0])
     if baseline is not None:
@@ -166,10 +159,26 @@ def _configs(options: argparse.Namespace) -> list[str]:
     return configs_of(options.config) if options.config else [named_or_found(None)]
 
 
-def _seen(config: str, options: argparse.Namespace, worlds: dict[str | None, World]) -> Examination:
-    progress = console.reading() if options.deep else None
-    seen = examined(config, ignored=options.ignore, progress=progress, worlds=worlds, **asked_for(options))
-    return replace(seen, report=replace(seen.report, strict=options.strict))
+def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examination]:
+    """Those that can be looked at; of the others is said why. Raises UserError where that is the only one."""
+    seen: list[Examination] = []
+    wrong: list[UserError] = []
+    worlds: dict[str | None, World] = {}
+    with open_progress() as progress:
+        how = {"ignored": options.ignore, "progress": progress.bytes_done, "worlds": worlds, **asked_for(options)}
+        for config in configs:
+            progress.doing(f"checking {config}")
+            try:
+                one = examined(config, **how)
+            except UserError as error:
+                wrong.append(error)
+            else:
+                seen.append(replace(one, report=replace(one.report, strict=options.strict)))
+    if wrong and len(configs) == 1:
+        raise wrong[0]
+    for mistake in wrong:
+        console.complain(mistake)
+    return seen
 
 
 def _told(options: argparse.Namespace) -> str:
