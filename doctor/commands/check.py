@@ -108,7 +108,7 @@ def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
     baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
     configs = _configs(options)
     seen = _seen(configs, options)
-    if len(configs) == 1 and not options.words:
+    if len(configs) == 1 and not options.words and seen[0].report.trainer is not None:
         state.remember(configs[0])
     if baseline is not None:
         if options.write_baseline:

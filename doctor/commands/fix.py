@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.bytes_done,
             **asked_for(options),
         )
-    state.remember(config)
+    if done.before.trainer is not None:
+        state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:

@@ -112,7 +112,9 @@ def examine_config(
         deep=deep,
         trainable=can_train[0],
         held_back=can_train[1],
-        outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
+        outputs=tuple(
+            world.system.shown(run.output_folder) for run in reading.runs if run.output_folder and run.kind != "other"
+        ),
     )
     asked = tuple(sorted((*on_text, *about_runs), key=lambda rule: rule.id))
     might = [rule for rule in all_rules() if rule.suits(RUNNER if as_runner else of)]

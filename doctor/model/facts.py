@@ -62,6 +62,10 @@ class System:
         flavour = ntpath if self.os == "windows" else posixpath
         return str(flavour.normpath(flavour.join(self.cwd, path)))
 
+    def shown(self, path: str) -> str:
+        """A path with slashes of one kind; one of Windows may have both."""
+        return path.replace("/", "\\") if self.os == "windows" or path[1:3] in (":\\", ":/") else path
+
     def base(self, path: str) -> str:
         """The last part of a path, a trailing separator ignored."""
         name: str = (ntpath if self.os == "windows" else posixpath).basename(path.rstrip("/\\"))
