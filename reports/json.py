@@ -31,7 +31,7 @@ def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
 def as_data(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **picked(report, "ok", "config", "trainer", "machine"),
+        **picked(report, "ok", "config", "trainer", "machine", "python"),
         "settings": report.settings or None,
         "outputs": list(report.outputs),
         "findings": [_finding(finding) for finding in report.findings],

@@ -33,13 +33,15 @@ def clean(text: str) -> str:
 
 
 def heading(report: Report) -> str:
-    return f"zdoctor {report.command} {report.config}{' --deep' if report.deep else ''}"
+    words = ("zdoctor", report.command, report.config, "--deep" if report.deep else "")
+    return " ".join(filter(None, words))
 
 
 def who(report: Report) -> list[str]:
     """Whose config it is, the recorded machine that it was held against, and the settings file that was obeyed."""
+    unknown = "trainer not recognised" if report.config else "the environment alone"
     beside = (("machine", report.machine), ("settings", report.settings))
-    return [report.trainer or "trainer not recognised", *(f"{name}: {value}" for name, value in beside if value)]
+    return [report.trainer or unknown, *(f"{name}: {value}" for name, value in beside if value)]
 
 
 def counted(severity: str, count: int) -> str:

@@ -21,9 +21,9 @@ from ..probe.world.safetensors import forget_headers
 from ..progress import open_progress
 from . import console
 from .baseline import read_baseline
-from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
+from .config_argument import asked_for, comma_separated, config_in_reach, deep_argument, machine_arguments
 from .configs import configs_of
-from .examined import examined
+from .examined import ENVIRONMENT, examined
 from .settings_file import looked_for
 from .watch import watch
 
@@ -108,7 +108,7 @@ def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
     baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
     configs = _configs(options)
     seen = _seen(configs, options)
-    if len(configs) == 1 and not options.words and seen[0].report.trainer is not None:
+    if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer is not None:
         state.remember(configs[0])
     if baseline is not None:
         if options.write_baseline:
@@ -156,7 +156,7 @@ def _named(configs: Sequence[str], seen: Sequence[Examination]) -> Iterator[str]
 def _configs(options: argparse.Namespace) -> list[str]:
     if options.words:
         return [_told(options)]
-    return configs_of(options.config) if options.config else [named_or_found(None)]
+    return configs_of(options.config) if options.config else [config_in_reach() or ENVIRONMENT]
 
 
 def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examination]:

@@ -19,6 +19,8 @@ from ..state import state_folder
 from ..trainers.read import recognise
 from .settings_file import Settings, settings_for
 
+ENVIRONMENT = ""  # instead of a config: the environment alone
+
 
 def examined(
     config: str,
@@ -36,10 +38,10 @@ def examined(
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
-    What is asked here stands above what the settings file of the config says. A machine file is that of `machine`, of
-    the settings file where that is None; HERE is none. `to_repair` refuses a machine that cannot be repaired. The
-    report holds what was asked for, to be asked for again. `worlds` are the machines that were looked at for other
-    configs, by their files, and are not looked at anew.
+    What is asked here stands above what the settings file of the config says. A machine file is that of `machine`,
+    of the settings file where that is None; HERE is none. `config` may be ENVIRONMENT. `to_repair` refuses a machine
+    that cannot be repaired. The report holds what was asked for, to be asked for again. `worlds` are the machines
+    that were looked at for other configs, by their files, and are not looked at anew.
     Where only some rules were asked for, nobody knows whether `zdoctor train` would start.
     """
     settings = settings_for(config)
@@ -50,9 +52,13 @@ def examined(
         how = {"deep": deep, "progress": progress, "trainer_source": trainer_source, "to_repair": to_repair}
         worlds[recorded] = world_of(recorded, **how)
     world = worlds[recorded]
-    seen = examine_config(
-        config, world, rules, deep=deep, trainer=trainer or _whose(config, settings), as_runner=as_runner
-    )
+    if config == ENVIRONMENT:
+        from ..examine.environment import examine_environment
+
+        seen = examine_environment(world, rules, trainer or settings.trainer)
+    else:
+        whose = trainer or _whose(config, settings)
+        seen = examine_config(config, world, rules, deep=deep, trainer=whose, as_runner=as_runner)
     elsewhere = None if machine == HERE and settings.machine is None else machine
     words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source))
     options = tuple((name, value) for name, value in words if value is not None)

@@ -52,9 +52,9 @@ class Settings:
 
 
 def looked_for(config: str) -> Iterator[tuple[str, str]]:
-    """The pairs of files that may hold the settings of a config, nearest first, up to its repository or the home."""
+    """The pairs of files that may hold the settings of a config ("": of the working folder), the nearest first."""
     home = os.path.expanduser("~")
-    folder = os.path.dirname(os.path.abspath(config))
+    folder = os.path.dirname(os.path.abspath(config)) if config else os.getcwd()
     while True:
         yield os.path.join(folder, OWN), os.path.join(folder, SHARED)
         above = os.path.dirname(folder)

@@ -104,6 +104,7 @@ class Report:
     names them; `deep` when the model's files were read as a whole; `trainable` when `zdoctor train` would start,
     `held_back` the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
+    `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
     `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
     where there is none; what a `baseline` knows is no finding.
     """
@@ -128,6 +129,7 @@ class Report:
     cut_short: str = ""
     strict: bool = False
     allowed: tuple[Allowed, ...] = ()
+    python: str = ""
     settings: str = ""
     baseline: Baselined | None = None
 
@@ -137,7 +139,8 @@ class Report:
             f"--{name} {quoted(value)}" for name, value in self.options if command != "train" or name == "trainer"
         ]
         deep = ("--deep",) if self.deep and command != "train" else ()
-        return " ".join(("zdoctor", command, quoted(self.config), *options, *deep, *words))
+        config = (quoted(self.config),) if self.config else ()
+        return " ".join(("zdoctor", command, *config, *options, *deep, *words))
 
     @property
     def errors(self) -> tuple[Finding, ...]:
