@@ -16,3 +16,9 @@ class Checked:
     report: Report
     rules: Sequence[Rule] = ()
     config: Config | None = None
+
+
+def exit_code(checked: Sequence[Checked]) -> int:
+    """That of several configs: 1 where one has an error, else the largest."""
+    codes = {one.report.exit_code for one in checked}
+    return 1 if 1 in codes else max(codes)

@@ -158,7 +158,7 @@ def _fix(fix: Fix, config: Config | None) -> Data | None:
     if not changes:
         return None
     return {
-        "description": _message(f"{fix.title} [{words.how(fix)}]"),
+        "description": _message(words.titled(fix)),
         "artifactChanges": [
             {"artifactLocation": {"uri": uri(path)}, "replacements": replacements}
             for path, replacements in changes.items()

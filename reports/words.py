@@ -102,7 +102,7 @@ def how(fix: Fix) -> str:
 
 
 def titled(fix: Fix) -> str:
-    return f"{fix.title}  [{how(fix)}]" if how(fix) else fix.title
+    return f"{fix.title} [{how(fix)}]" if how(fix) else fix.title
 
 
 def alike(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -139,7 +139,7 @@ def told(finding: Finding) -> str:
     if finding.otherwise:
         lines.append(f"otherwise: {finding.consequence()}")
     for fix in finding.fixes:
-        lines.append(f"fix: {fix.title}{f' [{how(fix)}]' if how(fix) else ''}")
+        lines.append(f"fix: {titled(fix)}")
         if fix.command:
             lines.append(f"$ {fix.command}")
     return "\n".join(lines)
@@ -251,13 +251,13 @@ def after_repair(report: Report, start: str) -> tuple[str, str]:
     return f"zdoctor run -- {start.format(config=quoted(report.config))}", "checks once more and starts your trainer"
 
 
-def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:
-    """What to type to carry a shown plan out, on the machine that it is for."""
+def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> tuple[str, str]:
+    """What to type to carry a shown plan out, and on which machine."""
     words = [*(f"--allow {what}" for what in allowed), *([f"--select {','.join(selected)}"] if selected else [])]
     if not report.machine:
-        return report.typed("fix", *words, "--apply")
+        return report.typed("fix", *words, "--apply"), ""
     there = replace(report, options=tuple(pair for pair in report.options if pair[0] != "machine"))
-    return f"{there.typed('fix', *words, '--apply')}   on that machine"
+    return there.typed("fix", *words, "--apply"), "on that machine"
 
 
 def decisions(report: Report, plan: Plan) -> dict[Fix, str]:

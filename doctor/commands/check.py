@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ... import __version__
 from ...reports import FORMATS, Checked, render
+from ...reports.checked import exit_code
 from ...reports.painting import PAGE
 from .. import state
 from ..errors import USER_MISTAKE, UserError
@@ -63,9 +64,10 @@ def _shown(options: argparse.Namespace) -> int:
         return USER_MISTAKE
     if len(configs) == 1 and not options.words:
         state.remember(configs[0])
+    checked = [Checked(one.report, one.rules, one.written) for one in seen]
     text = render(
         options.format,
-        [Checked(one.report, one.rules, one.written) for one in seen],
+        checked,
         version=__version__,
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
@@ -79,10 +81,9 @@ def _shown(options: argparse.Namespace) -> int:
         say_unfinished()
     for one in seen if options.deep else ():
         print(f"zdoctor: {verified(one)}", file=sys.stderr)
-    codes = {one.report.exit_code for one in seen}
     if len(seen) < len(configs):
         return USER_MISTAKE
-    return 0 if options.exit_zero else 1 if 1 in codes else max(codes)
+    return 0 if options.exit_zero else exit_code(checked)
 
 
 def _configs(options: argparse.Namespace) -> list[str]:
