@@ -132,7 +132,7 @@ def check(
     Whose config it is shows in its keys; `trainer` says it where they do not. `trainer_source` is a checkout of that
     trainer, whose keys then count; one that the config lies in is found without it.
     """
-    return examined(
+    seen = examined(
         config,
         machine=machine,
         selected=selected,
@@ -140,7 +140,10 @@ def check(
         deep=deep,
         trainer=trainer,
         trainer_source=trainer_source,
-    ).report
+    )
+    from ...reports.shown import shown
+
+    return shown(Checked(seen.report, seen.rules, seen.written))
 
 
 def verified(seen: Examination) -> str:
