@@ -17,7 +17,8 @@ STYLE = """
   color-scheme: light dark; --ground: light-dark(#fbfbfa, #191918); --card: light-dark(#fff, #212120);
   --text: light-dark(#1d1d1b, #ecebe7); --soft: light-dark(#62615d, #a5a39d); --line: light-dark(#dddbd5, #3a3936);
   --code: light-dark(#f1f0ec, #2c2b29); --error: light-dark(#b3261e, #ff8a80); --note: light-dark(#22628f, #7cbdec);
-  --warning: light-dark(#8a5a00, #e8b04a); --unknown: light-dark(#7a3e9d, #cf9be8); --good: light-dark(#2f6b34, #84c98a);
+  --warning: light-dark(#8a5a00, #e8b04a); --unknown: light-dark(#7a3e9d, #cf9be8);
+  --good: light-dark(#2f6b34, #84c98a);
   background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; max-width: 900px;
   overflow-wrap: anywhere;
   [data-jp-theme-light="true"] &, .vscode-light & { color-scheme: light; }

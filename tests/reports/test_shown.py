@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +25,8 @@ def test_it_prints_as_the_terminal_shows_it(
     monkeypatch.chdir(tmp_path)
     Path("kaggle_zimage.yaml").write_bytes((ROOT / "examples" / "kaggle_zimage.yaml").read_bytes())
     report = zdoctor.check("kaggle_zimage.yaml", machine=str(ROOT / "examples" / "kaggle_t4x2.json"))
-    compare("kaggle.shown.txt", str(replace(report, elapsed_ms=42.0)) + "\n", request)
+    compare("kaggle.shown.txt", re.sub(r"\d+ ms", "42 ms", f"{report}\n"), request)
     assert repr(report).startswith("<Report of kaggle_zimage.yaml: 3 errors, ") and "\n" not in repr(report)
-    assert "| " in str(report)  # the lines of the config
 
 
 def test_it_is_a_report_like_any_other() -> None:
