@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from urllib.parse import quote
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.findings import CONFIG_UNREAD, NOT_SELECTED
@@ -274,3 +276,17 @@ def decisions(report: Report, plan: Plan) -> dict[Fix, str]:
                 words += [] if report.machine else ["--apply"]
                 typed[fix] = report.typed("fix", *words)
     return typed
+
+
+def uri(path: str) -> str:
+    """A relative reference, or a file URI for a path that is absolute on any system."""
+    if re.match(r"[A-Za-z]:[\\/]", path):
+        return "file:///" + path[0] + ":" + _quoted(path[2:].replace("\\", "/"))
+    if path.startswith("\\\\"):
+        return "file:" + _quoted(path.replace("\\", "/"))
+    path = PurePath(path).as_posix()
+    return f"file://{_quoted(path)}" if path.startswith("/") else _quoted(path)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/", errors="replace")

@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ... import __version__
 from ...reports import FORMATS, Checked, render
@@ -71,6 +72,7 @@ def _shown(options: argparse.Namespace) -> int:
         version=__version__,
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
+        addresses=_addresses() if options.format == "sarif" else {},
     )
     console.emit(text, options.output, spare=configs)
     if sys.stdout is not None:
@@ -84,6 +86,16 @@ def _shown(options: argparse.Namespace) -> int:
     if len(seen) < len(configs):
         return USER_MISTAKE
     return 0 if options.exit_zero else exit_code(checked)
+
+
+def _addresses() -> dict[str, str]:
+    """The addresses that zdoctor's package names (`[project.urls]`), each by what it is called there."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    with suppress(PackageNotFoundError):
+        pairs = (line.partition(", ") for line in metadata("zdoctor").get_all("Project-URL") or ())
+        return {label.lower(): address for label, _, address in pairs}
+    return {}
 
 
 def _configs(options: argparse.Namespace) -> list[str]:

@@ -24,7 +24,8 @@ def test_it_prints_as_the_terminal_shows_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kaggle_zimage.yaml").write_bytes((ROOT / "examples" / "kaggle_zimage.yaml").read_bytes())
-    report = zdoctor.check("kaggle_zimage.yaml", machine=str(ROOT / "examples" / "kaggle_t4x2.json"))
+    Path("kaggle.json").write_bytes((ROOT / "examples" / "kaggle_t4x2.json").read_bytes())
+    report = zdoctor.check("kaggle_zimage.yaml", machine="kaggle.json")
     compare("kaggle.shown.txt", re.sub(r"\d+ ms", "42 ms", f"{report}\n"), request)
     assert repr(report).startswith("<Report of kaggle_zimage.yaml: 3 errors, ") and "\n" not in repr(report)
 
