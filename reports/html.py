@@ -20,7 +20,7 @@ STYLE = """
   --warning: light-dark(#8a5a00, #e8b04a); --unknown: light-dark(#7a3e9d, #cf9be8);
   --good: light-dark(#2f6b34, #84c98a);
   background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; max-width: 900px;
-  overflow-wrap: anywhere;
+  overflow-wrap: anywhere; padding: .5em 1em;
   [data-jp-theme-light="true"] &, .vscode-light & { color-scheme: light; }
   [data-jp-theme-light="false"] &, .vscode-dark &, [theme="dark"] & { color-scheme: dark; }
   * { box-sizing: border-box; }
@@ -81,9 +81,8 @@ def _report(one: Checked, version: str) -> Iterator[str]:
     yield f'<p class="soft">{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
     for output in report.outputs:
         yield f'<p class="soft" dir="auto">The run is written to {escape(output)}</p>'
-    command, about = words.next_step(report)
-    if command:
-        yield f"<p>Next: <code>{escape(command)}</code> {escape(about)}</p>"
+    for number, (command, about) in enumerate(words.next_steps(report)):
+        yield f"<p>{'Or' if number else 'Next'}: <code>{escape(command)}</code> {escape(about)}</p>"
     if told := words.own_trainer(report):
         yield f"<p>{escape(told)}</p>"
     if report.cut_short:

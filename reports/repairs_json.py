@@ -63,7 +63,7 @@ class PlanDocument(Head):
     diff: str
     left: list[ShownRepair]
     applied: Done | None
-    next: Following | None
+    next: list[Following]
     judged: Sequence[str]
     not_judged: Sequence[Unjudged]
     before: ReportDocument
@@ -90,15 +90,15 @@ class HistoryDocument(Head):
 
 def of_plan(
     fixed: Fixed,
-    following: tuple[str, str],
+    following: Sequence[tuple[str, str]],
     decisions: Mapping[Fix, str],
     describe: Callable[[Step], str],
     *,
     version: str,
     exit_code: int,
 ) -> str:
-    """One JSON object. `following` is what to type next and what that does, ("", "") where nothing is left;
-    `decisions` what to type for repairs that are the user's to decide. `describe` tells a step in a line."""
+    """One JSON object. `following` is what to type next and what that does, the best first; `decisions` what
+    to type for repairs that are the user's to decide. `describe` tells a step in a line."""
 
     def repair(fix: Fix) -> ShownRepair:
         return {
@@ -112,7 +112,6 @@ def of_plan(
         }
 
     last: Report = fixed.after or fixed.before
-    command, about = following
     document: PlanDocument = {
         "schema": "zdoctor.plan/1",
         **head(version, exit_code),
@@ -125,7 +124,7 @@ def of_plan(
         "applied": {"id": fixed.applied[0], "what": fixed.done, "undo": undo(fixed.applied[0])}
         if fixed.applied
         else None,
-        "next": {"command": command, "about": about} if command else None,
+        "next": [{"command": command, "about": about} for command, about in following],
         "judged": last.judged,
         "not_judged": last.not_judged,
         "before": as_data(fixed.before, version),

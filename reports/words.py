@@ -13,7 +13,9 @@ from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Rule
+from ..doctor.trainers import trainer_of
 
 PLURALS = {"finding": "findings", "error": "errors", "warning": "warnings", "note": "notes"}
 SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
@@ -190,6 +192,8 @@ def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about, or what keeps it alone from starting."""
     if report.held_back and not report.errors and not report.crashed:
         rules = ", ".join(report.held_back)
+        if report.machine:  # `train` is about the machine that it runs on
+            return f"on that machine zdoctor's own trainer would not start ({rules})"
         return f"zdoctor's own trainer would not start ({rules}): {report.typed('train')} says why"
     if not report.errors or not report.trainable or report.crashed:
         return ""
@@ -203,21 +207,22 @@ def _train(report: Report) -> tuple[str, str]:
     return report.typed("train"), ""
 
 
-def next_step(report: Report) -> tuple[str, str]:
-    """What to type next, and what it does."""
+def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
+    """What to type next and what it does, the best first: a second one is another way to the same.
+
+    After a repair that is the user's own trainer, where nothing keeps it from starting any more.
+    """
     if told := _repairs(report):
-        return told
+        return [told]
     if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
-        return report.typed("check"), "says why the config cannot be read"
+        return [(report.typed("check"), "says why the config cannot be read")]
     if report.crashed:
-        return "", ""
+        return []
     if report.trainer == SCRIPT and report.command == "check":
         typed = f"zdoctor probe {quoted(f'{report.config}:build_model')}"
-        return typed, "runs one step and says what of it is not trained"
-    if not report.trainable:
-        return "", ""
-    command, about = _train(report)
-    return command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
+        return [(typed, "runs one step and says what of it is not trained")]
+    ways = [*_train_step(report), *_run_step(report)]
+    return ways[::-1] if repaired else ways
 
 
 def _repairs(report: Report) -> tuple[str, str] | None:
@@ -238,19 +243,24 @@ def _repairs(report: Report) -> tuple[str, str] | None:
     return f"zdoctor explain {first.rule}", about
 
 
-def after_repair(report: Report, start: str) -> tuple[str, str]:
-    """What to type after repairs: the user's own trainer, where nothing keeps it from starting any more.
+def _train_step(report: Report) -> Iterator[tuple[str, str]]:
+    """By zdoctor's own trainer, where it would start."""
+    if report.trainable:
+        command, about = _train(report)
+        yield command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
 
-    `start` is the command that starts it on a config, with `{config}` in it; "" where that is not known.
-    """
-    if not report.ok or report.trainer is None or report.trainer == SCRIPT:
-        return next_step(report)
-    if not start:
-        return (
-            "zdoctor run -- COMMAND",
-            f"checks once more and starts {report.trainer}, COMMAND being what you type for it",
-        )
-    return f"zdoctor run -- {start.format(config=quoted(report.config))}", "checks once more and starts your trainer"
+
+def _run_step(report: Report) -> Iterator[tuple[str, str]]:
+    """By the config's own trainer."""
+    if not report.ok or report.trainer in (None, SCRIPT, RUNNER):
+        return
+    there = "on that machine: " if report.machine else ""
+    about = f"{there}checks once more and starts {report.trainer}"
+    start = trainer_of(report.trainer).start
+    if start:
+        yield f"zdoctor run -- {start.format(config=quoted(report.config))}", about
+    else:
+        yield "zdoctor run -- COMMAND", f"{about}, COMMAND being what you type for it"
 
 
 def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from ..errors import USER_MISTAKE, UserError
 from ..examine.examination import Examination
 from ..model import Hub, Report
 from ..model.record import replace
+from ..progress import open_progress
 from . import console
 from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
 from .configs import configs_of
@@ -105,8 +106,9 @@ def _configs(options: argparse.Namespace) -> list[str]:
 
 
 def _seen(config: str, options: argparse.Namespace) -> Examination:
-    progress = console.reading() if options.deep else None
-    seen = examined(config, ignored=options.ignore, progress=progress, **asked_for(options))
+    with open_progress() as progress:
+        progress.doing(f"checking {config}")
+        seen = examined(config, ignored=options.ignore, progress=progress.bytes_done, **asked_for(options))
     return replace(seen, report=replace(seen.report, strict=options.strict))
 
 

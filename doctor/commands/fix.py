@@ -13,7 +13,7 @@ from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
 from ..model.repairs import Fixed
-from ..trainers import named
+from ..progress import open_progress
 from . import console
 from .config_argument import (
     asked_for,
@@ -49,15 +49,16 @@ def run(options: argparse.Namespace) -> int:
     if "asked" in options.allow and not options.select:
         raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
     recover() if options.apply else say_unfinished()
-    done = fix(
-        config,
-        apply=options.apply,
-        allow="changes-result" if "result" in options.allow else "none",
-        asked="asked" in options.allow,
-        progress=console.progress(),
-        reading=console.reading() if options.deep else None,
-        **asked_for(options),
-    )
+    with open_progress() as progress:
+        progress.doing(f"checking {config}")
+        done = fix(
+            config,
+            apply=options.apply,
+            allow="changes-result" if "result" in options.allow else "none",
+            asked="asked" in options.allow,
+            progress=progress.bytes_done,
+            **asked_for(options),
+        )
     state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     following = _following(done, options)
@@ -73,26 +74,25 @@ def run(options: argparse.Namespace) -> int:
         return last.exit_code
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
-        if following[0]:
-            console.emit(f"\nnext: {'   '.join(filter(None, following))}\n")
+        for step in following:
+            console.emit(f"\nnext: {'   '.join(filter(None, step))}\n")
         return last.exit_code
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
-    console.show(terminal.lines(done.after, console.screen(), following=following))
+    console.show(terminal.lines(done.after, console.screen(), repaired=True))
     return last.exit_code
 
 
-def _following(done: Fixed, options: argparse.Namespace) -> tuple[str, str]:
+def _following(done: Fixed, options: argparse.Namespace) -> list[tuple[str, str]]:
     """What to type next, and what that does."""
     if done.after is not None:
-        known = named(done.after.trainer or "")
-        return words.after_repair(done.after, known.start if known is not None else "")
+        return words.next_steps(done.after, repaired=True)
     if done.plan.fixes:
-        return words.to_apply(done.before, options.allow, options.select)
+        return [words.to_apply(done.before, options.allow, options.select)]
     if any(not finding.fixes for finding in done.before.errors):
-        return done.before.typed("check"), "says what is wrong"
-    return "", ""
+        return [(done.before.typed("check"), "says what is wrong")]
+    return []
 
 
 def fix(
@@ -107,13 +107,12 @@ def fix(
     trainer: str | None = None,
     trainer_source: str | None = None,
     progress: Any = None,
-    reading: Any = None,
 ) -> Fixed:
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
 
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
     one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names.
-    `progress` is told of bytes copied, `reading` of those read by a `deep` check.
+    `progress` is told of bytes copied, and of those read by a `deep` check.
     """
 
     def look() -> Report:
@@ -124,7 +123,7 @@ def fix(
             deep=deep,
             trainer=trainer,
             trainer_source=trainer_source,
-            progress=reading,
+            progress=progress,
             to_repair=apply,
         ).report
 

@@ -20,6 +20,7 @@ from .remains import EarlierSave, Remains
 from .run import Config, Run
 from .schema import Schema
 from .script import MicroStep, Script
+from .shell import Shell
 from .start import Start
 from .storage import Room, Storage
 from .unknown import Unknown
@@ -44,6 +45,12 @@ class System:
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
     interpreter: str = ""
+    typed_in: Shell | None = None
+
+    @property
+    def shell(self) -> Shell:
+        """The shell that commands are typed into: the one that zdoctor was started from, else the usual one."""
+        return self.typed_in or ("powershell" if self.os == "windows" else "sh")
 
     def join(self, *parts: str) -> str:
         """Path parts joined as this system joins them."""

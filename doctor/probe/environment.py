@@ -60,9 +60,10 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
                 source = world.read(world.join(folder, "torch", "version.py"), 0, 4096)
                 versions["torch"] = build(versions["torch"], source)
             return Environment(python, versions)
+    python = "path\\to\\python" if world.system.os == "windows" else "path/to/python"
     return Unknown(
         f"the packages that {run.trainer} will use were not found; {here or 'this Python'} does not have them. "
-        f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {quoted(run.config)}"
+        f"Start zdoctor with the Python that runs {run.trainer}: {python} -m zdoctor check {quoted(run.config)}"
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model.shell import Shell, shell_among
 from . import filesystem
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
@@ -82,6 +83,7 @@ class LiveWorld(World):
             memory_available=available,
             environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
             interpreter=sys.executable or "",
+            typed_in=shell_here(),
         )
 
     def now_ns(self) -> int:
@@ -226,6 +228,18 @@ class LiveWorld(World):
 
 def os_name() -> Literal["linux", "windows", "darwin"]:
     return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
+
+
+def shell_here() -> Shell | None:
+    """The shell of Windows that this process was started from; elsewhere commands are alike in all of them."""
+    if sys.platform != "win32":
+        return None
+    import psutil
+
+    try:
+        return shell_among(parent.name() for parent in psutil.Process().parents())
+    except (OSError, psutil.Error):
+        return None
 
 
 def release() -> str:

@@ -81,7 +81,12 @@ DRIVER = closed(  # 3.19
     {
         "name": {"const": "zdoctor"},
         "rules": several(RULE),
-        "notifications": several(closed({"id": TEXT, "shortDescription": DESCRIPTION}), 1),
+        "notifications": several(
+            closed(
+                {"id": TEXT, "shortDescription": DESCRIPTION, "fullDescription": DESCRIPTION, "help": DESCRIPTION}
+            ),
+            1,
+        ),
     },
     {
         "version": TEXT,

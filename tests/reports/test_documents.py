@@ -107,7 +107,7 @@ def test_what_every_command_prints_fits_and_has_one_head(folder: Path, capsys: p
 
 def test_a_plan_and_what_was_done_of_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, done, after, *_ = (valid(text) for words, _, text in printed(capsys) if words[0] in ("fix", "history"))
-    assert before["applied"] is None and before["next"]["command"].startswith("zdoctor fix sick.yaml ")
+    assert before["applied"] is None and before["next"][0]["command"].startswith("zdoctor fix sick.yaml ")
     assert "+" in before["diff"] and before["fixes"][0]["steps"][0]["kind"] == "mirror-folder"
     assert done["repairs"] == []
     assert after["applied"]["undo"] == f"zdoctor undo {after['applied']['id']}" and len(after["applied"]["what"]) == 1

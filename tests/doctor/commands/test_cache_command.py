@@ -122,7 +122,7 @@ def test_what_only_a_deep_look_finds_is_mended_by_what_it_says(
     again = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("\n")[0]
     assert run(*command.split(), "--format", "json") == 1
     plan = valid(capsys.readouterr().out)
-    assert plan["next"]["command"] == f"zdoctor cache {again}" and plan["applied"] is None
+    assert plan["next"][0]["command"] == f"zdoctor cache {again}" and plan["applied"] is None
     assert {step["kind"] for fix in plan["fixes"] for step in fix["steps"]} == {"fetch-file"}
     assert run(*again.split(), "--format", "json") == 0
     done = valid(capsys.readouterr().out)
