@@ -19,7 +19,7 @@ EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level ·
             3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
 
 CONFIG left out: the config this folder was last checked with, else ai-toolkit's only one here, else
-config/config.json (or .toml, .env), where SimpleTuner looks."""
+config/config.json (or .toml, .env), where SimpleTuner looks; `check` then looks at the environment alone."""
 
 COMMANDS = {
     "check": "say what would go wrong; changes nothing",

@@ -59,6 +59,7 @@ class ReportDocument(Head):
     config: str
     trainer: str | None
     machine: str | None
+    python: str
     outputs: Sequence[str]
     findings: list[ShownFinding]
     unknown: Sequence[Outcome]
@@ -111,6 +112,7 @@ def as_data(report: Report, version: str = "") -> ReportDocument:
         "config": report.config,
         "trainer": report.trainer,
         "machine": report.machine,
+        "python": report.python,
         "outputs": report.outputs,
         "findings": [_finding(finding) for finding in report.findings],
         "unknown": report.unknown,

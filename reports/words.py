@@ -35,12 +35,14 @@ def clean(text: str) -> str:
 
 
 def heading(report: Report) -> str:
-    return f"zdoctor {report.command} {report.config}{' --deep' if report.deep else ''}"
+    words = ("zdoctor", report.command, report.config, "--deep" if report.deep else "")
+    return " ".join(filter(None, words))
 
 
 def who(report: Report) -> list[str]:
     """Whose config it is, and the recorded machine that it was held against."""
-    return [report.trainer or "trainer not recognised", *([f"machine: {report.machine}"] if report.machine else [])]
+    unknown = "trainer not recognised" if report.config else "the environment alone"
+    return [report.trainer or unknown, *([f"machine: {report.machine}"] if report.machine else [])]
 
 
 def counted(severity: str, count: int) -> str:

@@ -19,9 +19,9 @@ from ..model import Hub, Report
 from ..model.record import replace
 from ..progress import open_progress
 from . import console
-from .config_argument import asked_for, comma_separated, deep_argument, machine_arguments, named_or_found
+from .config_argument import asked_for, comma_separated, config_in_reach, deep_argument, machine_arguments
 from .configs import configs_of
-from .examined import examined
+from .examined import ENVIRONMENT, examined
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def _shown(options: argparse.Namespace) -> int:
             console.complain(error)
     if not seen:
         return USER_MISTAKE
-    if len(configs) == 1 and not options.words:
+    if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer is not None:
         state.remember(configs[0])
     checked = [Checked(one.report, one.rules, one.written) for one in seen]
     text = render(
@@ -102,7 +102,7 @@ def _addresses() -> dict[str, str]:
 def _configs(options: argparse.Namespace) -> list[str]:
     if options.words:
         return [_told(options)]
-    return configs_of(options.config) if options.config else [named_or_found(None)]
+    return configs_of(options.config) if options.config else [config_in_reach() or ENVIRONMENT]
 
 
 def _seen(config: str, options: argparse.Namespace) -> Examination:

@@ -15,6 +15,8 @@ from ..probe.world import World
 from ..rules import all_rules, select
 from ..state import state_folder
 
+ENVIRONMENT = ""  # instead of a config: the environment alone
+
 
 def examined(
     config: str,
@@ -31,12 +33,18 @@ def examined(
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
-    `to_repair` refuses a machine that cannot be repaired. The report holds what was asked for, to be asked for again.
+    `config` may be ENVIRONMENT. `to_repair` refuses a machine that cannot be repaired.
+    The report holds what was asked for, to be asked for again.
     Where only some rules were asked for, nobody knows whether `zdoctor train` would start.
     """
     rules = select(all_rules(), selected, ignored)
     world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source, to_repair=to_repair)
-    seen = examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
+    if config == ENVIRONMENT:
+        from ..examine.environment import examine_environment
+
+        seen = examine_environment(world, rules, trainer)
+    else:
+        seen = examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
     words = (("machine", machine), ("trainer", trainer), ("trainer-source", trainer_source))
     options = tuple((name, value) for name, value in words if value is not None)
     report = replace(seen.report, options=options)

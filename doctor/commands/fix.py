@@ -59,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.bytes_done,
             **asked_for(options),
         )
-    state.remember(config)
+    if done.before.trainer is not None:
+        state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     following = _following(done, options)
     last = done.after or done.before

@@ -90,6 +90,7 @@ class Report:
     when the model's files were read as a whole; `trainable` when `zdoctor train` would start, `held_back`
     the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
+    `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
     `cut_short` says what a deadline ended, "" when nothing was.
     """
 
@@ -113,6 +114,7 @@ class Report:
     cut_short: str = ""
     strict: bool = False
     allowed: tuple[Allowed, ...] = ()
+    python: str = ""
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""
@@ -120,7 +122,8 @@ class Report:
             f"--{name} {quoted(value)}" for name, value in self.options if command != "train" or name == "trainer"
         ]
         deep = ("--deep",) if self.deep and command != "train" else ()
-        return " ".join(("zdoctor", command, quoted(self.config), *options, *deep, *words))
+        config = (quoted(self.config),) if self.config else ()
+        return " ".join(("zdoctor", command, *config, *options, *deep, *words))
 
     @property
     def errors(self) -> tuple[Finding, ...]:
