@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from ..doctor.model import Finding, Fix, MicroStep, Outcome, Report, Safety, Severity, TrainingEffect, Unjudged, Where
+from ..doctor.model.findings import Baselined
 from ..doctor.model.printable import UNPRINTABLE
 from .checked import Checked, exit_code
 
@@ -52,6 +53,15 @@ class AllowedFinding(ShownFinding):
     reason: str
 
 
+class ShownBaseline(TypedDict):
+    """The findings that a baseline knows, and how many of its entries are gone."""
+
+    file: str
+    gone: int
+    problem: str | None
+    known: list[ShownFinding]
+
+
 class ReportDocument(Head):
     """What a check found."""
 
@@ -60,6 +70,7 @@ class ReportDocument(Head):
     trainer: str | None
     machine: str | None
     python: str
+    settings: str | None
     outputs: Sequence[str]
     findings: list[ShownFinding]
     unknown: Sequence[Outcome]
@@ -67,6 +78,7 @@ class ReportDocument(Head):
     passed: Sequence[str]
     not_applicable: Sequence[str]
     allowed: list[AllowedFinding]
+    baseline: ShownBaseline | None
     judged: Sequence[str]
     not_judged: Sequence[Unjudged]
     elapsed_ms: int
@@ -88,7 +100,9 @@ class ReportsDocument(Head):
 def render(checked: Sequence[Checked], version: str = "") -> str:
     """One JSON object, one trailing newline: the report or, of several configs, all of them."""
     reports = [as_data(one.report, version) for one in checked]
-    return dumps(reports[0] if len(reports) == 1 else _of_all(reports, version, exit_code(checked)))
+    return dumps(
+        reports[0] if len(reports) == 1 else _of_all(reports, version, exit_code(one.report for one in checked))
+    )
 
 
 def _of_all(reports: list[ReportDocument], version: str, code: int) -> ReportsDocument:
@@ -113,6 +127,7 @@ def as_data(report: Report, version: str = "") -> ReportDocument:
         "trainer": report.trainer,
         "machine": report.machine,
         "python": report.python,
+        "settings": report.settings or None,
         "outputs": report.outputs,
         "findings": [_finding(finding) for finding in report.findings],
         "unknown": report.unknown,
@@ -120,9 +135,19 @@ def as_data(report: Report, version: str = "") -> ReportDocument:
         "passed": report.passed,
         "not_applicable": report.not_applicable,
         "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
+        "baseline": None if report.baseline is None else _baseline(report.baseline),
         "judged": report.judged,
         "not_judged": report.not_judged,
         "elapsed_ms": round(report.elapsed_ms),
+    }
+
+
+def _baseline(baseline: Baselined) -> ShownBaseline:
+    return {
+        "file": baseline.file,
+        "gone": baseline.gone,
+        "problem": baseline.problem or None,
+        "known": [_finding(finding) for finding in baseline.known],
     }
 
 
