@@ -12,7 +12,7 @@ from typing import Literal
 
 from .checkout import Checkout
 from .datasets import DatasetFolder
-from .environment import Environment
+from .environment import Environment, Installed
 from .hub import Hub
 from .memory import Memory
 from .record import dataclass, field
@@ -31,7 +31,7 @@ from .weights import ModelFolder, WeightFile
 class System:
     """The computer. `environment` holds only the variables that change what a trainer does, never secrets.
 
-    `interpreter` is the Python that looks, "" where it is not known.
+    `interpreter` is the Python that looks, "" where it is not known; `machine` the kind of processor ("x86_64").
     """
 
     os: Literal["linux", "windows", "darwin"]
@@ -45,6 +45,7 @@ class System:
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
     interpreter: str = ""
+    machine: str = ""
     typed_in: Shell | None = None
 
     @property
@@ -170,6 +171,7 @@ class Facts:
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = NOT_ASKED
     environment: Environment | Unknown = NOT_ASKED
+    installed: Installed | Unknown = NOT_ASKED
     logins: tuple[str, ...] | Unknown = NOT_ASKED
     schema: Schema | Unknown = NOT_ASKED
     checkout: Checkout | Unknown | None = NOT_ASKED
