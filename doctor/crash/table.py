@@ -21,7 +21,7 @@ FOLDER = Path(__file__).with_name("known")
 # In this order the first failure that fits counts; those of the trainers' rooms come before.
 SUBJECTS = (
     *("scripts", "other_trainers", "hub", "tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
-    *("libraries", "installs", "packages", "card", "machine", "launchers"),
+    *("libraries", "installs", "packages", "loading", "card", "machine", "launchers"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)
