@@ -71,11 +71,12 @@ _ARGPARSE = re.compile(
 _LOADING = re.compile(r"\bLoading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 # What a shell or a page adds to a log: nothing, a prompt, and how any language asks to press a key.
 _AFTER = re.compile(rf"\s*$|{PROMPT.pattern}|.*\. \. \.\s*$|[>\s`]*$")
-_REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
+# ai-toolkit's words, and ComfyUI's.
+_REPORTED = re.compile(r"(?:Error running job:|!!! Exception during processing !!!) (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
 # An exception without its traceback: alone in its line, or in the words of a program that tells of it.
-_NAMED = re.compile(rf"(?P<lead>.*?[\]:>|) -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
+_NAMED = re.compile(rf"(?P<lead>.*?[\]:>|() -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
 _BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
 # The last words of pip, npm, git and of loggers.
 _LAST_WORDS = re.compile(
@@ -134,7 +135,7 @@ def _endings(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("error: "):
         if (refused := _ARGPARSE.match(lines[at])) is not None:
             yield _said(lines, at, "ArgumentError", refused["message"])
-    for at in lines.holding("Error running job: "):
+    for at in lines.holding("Error running job: ", "!!! Exception during processing !!! "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
 
