@@ -35,7 +35,8 @@ OUT_OF_REACH = {
         `.*` must (?:be|take)|`network_alphas`|`quantization_config` must|quantization backend|`tokenizer_class`
         """,
     "a slip in the code of a library, or of a class that was written for it": r"""
-        should not happen|should never be called|Undefined Operation|not auto.handled|please override
+        AbnormalFloats|blocksize|get_instance\(\)|should not happen|should never be called|Undefined Operation
+        not auto.handled|please override
         raise an issue|file an issue
         defined a class name|is not defined\. Note|class attribute is set|could not be instantiated
         is not implemented\.$
@@ -93,7 +94,7 @@ def _explained(library: str, site: Site) -> bool:
     load()
   File "/venv/lib/python3.11/site-packages/{library}/{site.file}", line {site.line}, in load
     raise {site.error}(
-{site.error}: {(site.words or "").replace("{}", "x")}
+{site.error}: {(site.words or "").replace("{}", "CUDA")}
 """,
         SIGNATURES,
     )
