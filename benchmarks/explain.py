@@ -12,7 +12,7 @@ crashes.txt holds addresses of public threads, what the cause was by what is sai
 words of each failure. Its halves are told apart by the first byte of the address' SHA-256: even is the half to work
 with, odd the one that was looked at once, at the end. crash_verdicts.tsv has how each answer of that half was judged.
 crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
-that first answer was judged. crashes_blocks.txt holds blocks of the logs of image trainers, drawn and judged likewise.
+that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise.
 """
 
 from __future__ import annotations
