@@ -10,7 +10,7 @@ from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
-from ..doctor.rules import Unestablished, prevents, rule
+from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 
 Capability = tuple[int, int]
@@ -157,6 +157,8 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
+    if run.kind == "other":
+        raise NotApplicable
     architecture = run.recipe.architecture or ""
     for package, minimum, name in family_of(architecture).packages or _SINCE.get(architecture, ()):
         if trainer_of(run.trainer).own_classes and package == "diffusers":
@@ -231,6 +233,8 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     Upstream: ai-toolkit toolkit/optimizer.py, toolkit/logging_aitk.py; sd-scripts library/train_util.py
     Signature: ModuleNotFoundError: No module named 'dadaptation'; Please install lion_pytorch to use Lion optimizer
     """
+    if run.kind == "other":
+        raise NotApplicable
     if run.by_runner:
         yield from _of_runner(environment)
         return

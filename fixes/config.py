@@ -35,7 +35,7 @@ def make_it_parse(finding: Finding, config: Config, system: System) -> Iterator[
     elif kind == "environment":
         name = re.search(r"environment variable (.+?) is not set", message)
         if name is not None:
-            command = setting([(name.group(1), "...")], system.os)
+            command = setting([(name.group(1), "...")], system.shell)
             yield Fix(f"set {name.group(1)} before you start the trainer", (), safety="show", command=command)
     elif config.format == "json":
         yield from _json(finding, config)

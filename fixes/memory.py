@@ -17,7 +17,7 @@ def choose_another_card(finding: Finding, memory: Memory, system: System) -> Ite
     if (other := memory.elsewhere) is not None:
         names = " and ".join("=".join(pair) for pair in other.variables)
         title = f"train on {other.device}: set {names} in the terminal that starts the trainer"
-        yield Fix(title, (), "show", command=setting(other.variables, system.os))
+        yield Fix(title, (), "show", command=setting(other.variables, system.shell))
 
 
 @repair("MEM001")

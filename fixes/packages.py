@@ -37,6 +37,33 @@ def install_the_package(finding: Finding) -> Iterator[Fix]:
     yield Fix(f"install {name}", (), safety="show", command=_pip(seen["python"], name))
 
 
+@repair("PKG006", "PKG007", "PKG008", "PKG009")
+def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
+    """That one package as it is asked for, from where it is asked from."""
+    seen = finding.evidence
+    wanted = str(seen["wanted"])
+    if wanted and not wanted.startswith("python"):
+        command = _pip(seen["python"], f'"{wanted}"')
+        yield Fix(f"install {seen['requirement']}", (), safety="show", command=command)
+
+
+@repair("PKG010")
+def install_it_once_more(finding: Finding) -> Iterator[Fix]:
+    """The version that the metadata names, over what is left of it."""
+    seen = finding.evidence
+    if "package" in seen:
+        name = f"{seen['package']}=={seen['version']}".replace("_", "-")
+        command = _pip(seen["python"], f'--force-reinstall --no-deps "{name}"')
+        yield Fix(f"install {name} once more", (), safety="show", command=command)
+
+
+@repair("PKG011")
+def install_numpy_1(finding: Finding) -> Iterator[Fix]:
+    """The last release of NumPy 1, which every package that was built for NumPy 2 works with, too."""
+    command = _pip(finding.evidence["python"], '"numpy<2"')
+    yield Fix("install NumPy 1.26", (), safety="show", command=command)
+
+
 def _pip(python: object, words: str) -> str:
     """pip of an interpreter as a shell takes it; `python` where that is not known.
 

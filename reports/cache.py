@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import HubFile
-from ..doctor.model.amounts import amount
+from ..doctor.model.amounts import amount, plural
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
 from ..doctor.model.shell import quoted
 from .painting import Line, Wrapped
-from .waste import MANY, advice, plural, twins
+from .waste import MANY, advice, twins
 
 STYLES = {
     "verified": "bold green",

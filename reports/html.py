@@ -61,9 +61,8 @@ def _report(report: Report, rules: dict[str, Rule], version: str) -> Iterator[st
     yield f'<p class="soft">{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
     for output in report.outputs:
         yield f'<p class="soft" dir="auto">The run is written to {escape(output)}</p>'
-    command, about = words.next_step(report)
-    if command:
-        yield f"<p>Next: <code>{escape(command)}</code> {escape(about)}</p>"
+    for number, (command, about) in enumerate(words.next_steps(report)):
+        yield f"<p>{'Or' if number else 'Next'}: <code>{escape(command)}</code> {escape(about)}</p>"
     if told := words.own_trainer(report):
         yield f"<p>{escape(told)}</p>"
     if report.cut_short:

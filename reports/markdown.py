@@ -37,9 +37,8 @@ def _report(report: Report, version: str) -> Iterator[str]:
             yield f"### {title}"
             grouped = words.by_reason(outcomes).items()
             yield "\n".join(f"- **{words.named(reason, rules)}**: {prose(reason)}" for reason, rules in grouped)
-    command, about = words.next_step(report)
-    if command:
-        yield "### Next"
+    for number, (command, about) in enumerate(words.next_steps(report)):
+        yield "or" if number else "### Next"
         yield fence(command, "sh")
         if about:
             yield prose(about)

@@ -25,19 +25,21 @@ def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False)
     for one in checked:
         if verbose or any(finding.severity != "note" for finding in one.report.findings):
             yield from _body(one.report, screen, one.config, verbose)
-    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.errors))
+    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.failing))
     told = ordered if verbose else ordered[-max(screen.height - 8, 1) :]
     if left := len(ordered) - len(told):
-        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].errors else f"and {left} more")]
+        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].failing else f"and {left} more")]
     for report in told:
         verdict, style = words.verdict(report), VERDICTS[words.tone(report)]
         yield Wrapped(f"{report.config}: {verdict}", "", style)
-    failed = [report for report in ordered if report.errors]
+    failed = [report for report in ordered if report.failing]
+    for line in words.of_baseline(ordered):
+        yield Wrapped(line, "", "dim")
     yield []
-    said = f"{len(failed)} of {len(checked)} configs have errors"
+    strict = " or warnings" * any(report.strict for report in failed)
+    said = f"{len(failed)} of {len(checked)} configs have errors{strict}"
     yield [("bold red", said)] if failed else [("bold", f"no error found in {len(checked)} configs")]
-    command, about = words.next_step(failed[0]) if failed else ("", "")
-    if command:
+    for command, about in words.next_steps(failed[0]) if failed else ():
         yield Typed(command, "next: ", about)
 
 
@@ -46,16 +48,16 @@ def lines(
     screen: Screen = PAGE,
     *,
     config: Config | None = None,
-    following: tuple[str, str] | None = None,
+    repaired: bool = False,
     verbose: bool = False,
 ) -> Iterator[Line]:
-    """The whole report, ending with what to type next, which is `following` where that is given.
+    """The whole report, ending with what to type next (`repaired`: after a repair).
 
     `config` is what was read, for the lines that findings are about. `verbose` tells everything in full; without it
     notes are counted, findings of one kind are told together, and what is not known stands by what it is about.
     """
     body = list(_body(report, screen, config, verbose))
-    end = list(_end(report, following, verbose))
+    end = list(_end(report, repaired, verbose))
     yield from body
     if report.errors and rows(body, screen) + rows(end, screen) >= screen.height:
         yield from _errors(report, screen, screen.height - rows(end, screen) - 2)
@@ -66,6 +68,8 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
     yield from _headed([("bold", words.heading(report))], " · ".join(words.who(report)), screen)
     for output in report.outputs:
         yield Wrapped(f"the run is written to {output}", "", "dim")
+    if report.python:
+        yield Wrapped(report.python, "", "dim")
     yield []
     shown = [finding for finding in report.findings if verbose or finding.severity != "note"]
     before: Where | None = None
@@ -90,7 +94,7 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
         yield []
 
 
-def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> Iterator[Line]:
+def _end(report: Report, repaired: bool, verbose: bool) -> Iterator[Line]:
     notes = [finding for finding in report.findings if finding.severity == "note"]
     yield Wrapped(words.verdict(report), "", f"bold {VERDICTS[words.tone(report)]}")
     yield Wrapped(f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms", "", "dim")
@@ -98,9 +102,8 @@ def _end(report: Report, following: tuple[str, str] | None, verbose: bool) -> It
     what += ["what is allowed"] * bool(report.allowed)
     if what and not verbose and report.command == "check":
         yield Typed(report.typed("check", "-v"), "more: ", f"tells {' and '.join(what)}", "dim")
-    command, about = following or words.next_step(report)
-    if command:
-        yield Typed(command, "next: ", about)
+    for number, (command, about) in enumerate(words.next_steps(report, repaired)):
+        yield Typed(command, "or:   " if number else "next: ", about)
     if told := words.own_trainer(report):
         yield Wrapped(told, "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..doctor.model.amounts import plural
 from ..doctor.model.caches import Cache, CachedRepo, Inventory, Waste
 from ..doctor.model.record import dataclass
 from ..doctor.model.shell import quoted
@@ -95,7 +96,3 @@ def _delete(waste: Waste) -> str:
     else:
         verb = "rm -r" if waste.kind == "quarantine" else "rm"
     return " ".join([verb, *map(quoted, waste.paths)])
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

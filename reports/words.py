@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
-from ..doctor.model.findings import CONFIG_UNREAD, NOT_SELECTED
+from ..doctor.model.findings import CONFIG_UNREAD, HERE, NOT_SELECTED
 from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
+from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Rule
+from ..doctor.trainers import trainer_of
 
 PLURALS = {"finding": "findings", "error": "errors", "warning": "warnings", "note": "notes"}
 SAFETY = {"safe": "safe", "ask": "your decision", "show": "by hand"}
@@ -31,12 +33,15 @@ def clean(text: str) -> str:
 
 
 def heading(report: Report) -> str:
-    return f"zdoctor {report.command} {report.config}{' --deep' if report.deep else ''}"
+    words = ("zdoctor", report.command, report.config, "--deep" if report.deep else "")
+    return " ".join(filter(None, words))
 
 
 def who(report: Report) -> list[str]:
-    """Whose config it is, and the recorded machine that it was held against."""
-    return [report.trainer or "trainer not recognised", *([f"machine: {report.machine}"] if report.machine else [])]
+    """Whose config it is, the recorded machine that it was held against, and the settings file that was obeyed."""
+    unknown = "trainer not recognised" if report.config else "the environment alone"
+    beside = (("machine", report.machine), ("settings", report.settings))
+    return [report.trainer or unknown, *(f"{name}: {value}" for name, value in beside if value)]
 
 
 def counted(severity: str, count: int) -> str:
@@ -57,6 +62,8 @@ def with_reasons(report: Report) -> str:
 def _verdict(report: Report, open: str) -> str:
     counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
     parts = [counted(severity, n) for severity, n in counts.items() if n]
+    if report.known:
+        parts = [*(parts or ["nothing new"]), f"{len(report.known)} known"]
     found = ", ".join(parts) or ("no error found" if open or not report.ok else "nothing found")
     return f"{found}; not judged: {open}" if open else found
 
@@ -81,7 +88,8 @@ def tone(report: Report) -> str:
         return "error"
     if report.unknown or report.not_judged:
         return "unknown"
-    return next((finding.severity or "note" for finding in report.findings), "good")
+    gravest = next((finding.severity or "note" for finding in report.findings), "good")
+    return "warning" if any(finding.severity == "error" for finding in report.known) else gravest
 
 
 def outcomes(report: Report) -> str:
@@ -93,7 +101,18 @@ def outcomes(report: Report) -> str:
         rest += f", {len(report.crashed)} crashed"
     if report.allowed:
         rest += f", {counted('finding', len(report.allowed))} allowed"
-    return rest
+    return ", ".join([rest, *of_baseline([report])])
+
+
+def of_baseline(reports: Sequence[Report]) -> Iterator[str]:
+    """What the baseline knows of all that was looked at, what of it is gone, and why it says less than it could."""
+    all = [report.baseline for report in reports if report.baseline is not None]
+    known, gone = sum(len(one.known) for one in all), sum(one.gone for one in all)
+    if known:
+        yield f"{counted('finding', known)} known by {all[0].file}"
+    if gone:
+        yield f"{gone} of {all[0].file} gone (--write-baseline takes {'it' if gone == 1 else 'them'} out)"
+    yield from dict.fromkeys(f"{one.file}: {one.problem}" for one in all if one.problem)
 
 
 def how(fix: Fix) -> str:
@@ -188,6 +207,8 @@ def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about, or what keeps it alone from starting."""
     if report.held_back and not report.errors and not report.crashed:
         rules = ", ".join(report.held_back)
+        if report.machine:  # `train` is about the machine that it runs on
+            return f"on that machine zdoctor's own trainer would not start ({rules})"
         return f"zdoctor's own trainer would not start ({rules}): {report.typed('train')} says why"
     if not report.errors or not report.trainable or report.crashed:
         return ""
@@ -201,21 +222,22 @@ def _train(report: Report) -> tuple[str, str]:
     return report.typed("train"), ""
 
 
-def next_step(report: Report) -> tuple[str, str]:
-    """What to type next, and what it does."""
+def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
+    """What to type next and what it does, the best first: a second one is another way to the same.
+
+    After a repair that is the user's own trainer, where nothing keeps it from starting any more.
+    """
     if told := _repairs(report):
-        return told
+        return [told]
     if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
-        return report.typed("check"), "says why the config cannot be read"
+        return [(report.typed("check"), "says why the config cannot be read")]
     if report.crashed:
-        return "", ""
+        return []
     if report.trainer == SCRIPT and report.command == "check":
         typed = f"zdoctor probe {quoted(f'{report.config}:build_model')}"
-        return typed, "runs one step and says what of it is not trained"
-    if not report.trainable:
-        return "", ""
-    command, about = _train(report)
-    return command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
+        return [(typed, "runs one step and says what of it is not trained")]
+    ways = [*_train_step(report), *_run_step(report)]
+    return ways[::-1] if repaired else ways
 
 
 def _repairs(report: Report) -> tuple[str, str] | None:
@@ -236,19 +258,24 @@ def _repairs(report: Report) -> tuple[str, str] | None:
     return f"zdoctor explain {first.rule}", about
 
 
-def after_repair(report: Report, start: str) -> tuple[str, str]:
-    """What to type after repairs: the user's own trainer, where nothing keeps it from starting any more.
+def _train_step(report: Report) -> Iterator[tuple[str, str]]:
+    """By zdoctor's own trainer, where it would start."""
+    if report.trainable:
+        command, about = _train(report)
+        yield command, "; ".join(filter(None, ("on that machine" if report.machine else "", about)))
 
-    `start` is the command that starts it on a config, with `{config}` in it; "" where that is not known.
-    """
-    if not report.ok or report.trainer is None or report.trainer == SCRIPT:
-        return next_step(report)
-    if not start:
-        return (
-            "zdoctor run -- COMMAND",
-            f"checks once more and starts {report.trainer}, COMMAND being what you type for it",
-        )
-    return f"zdoctor run -- {start.format(config=quoted(report.config))}", "checks once more and starts your trainer"
+
+def _run_step(report: Report) -> Iterator[tuple[str, str]]:
+    """By the config's own trainer."""
+    if not report.ok or report.trainer in (None, SCRIPT, RUNNER):
+        return
+    there = "on that machine: " if report.machine else ""
+    about = f"{there}checks once more and starts {report.trainer}"
+    start = trainer_of(report.trainer).start
+    if start:
+        yield f"zdoctor run -- {start.format(config=quoted(report.config))}", about
+    else:
+        yield "zdoctor run -- COMMAND", f"{about}, COMMAND being what you type for it"
 
 
 def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:
@@ -256,7 +283,9 @@ def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) ->
     words = [*(f"--allow {what}" for what in allowed), *([f"--select {','.join(selected)}"] if selected else [])]
     if not report.machine:
         return report.typed("fix", *words, "--apply")
-    there = replace(report, options=tuple(pair for pair in report.options if pair[0] != "machine"))
+    others = tuple(pair for pair in report.options if pair[0] != "machine")
+    by_settings = (("machine", HERE),) if others == report.options else ()
+    there = replace(report, options=(*others, *by_settings))
     return f"{there.typed('fix', *words, '--apply')}   on that machine"
 
 

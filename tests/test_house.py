@@ -48,6 +48,7 @@ def test_pure_folders_touch_nothing(file: Path) -> None:
     allowed = (
         "zdoctor.doctor.model",
         "zdoctor.doctor.families",
+        "zdoctor.doctor.packages",
         "zdoctor.doctor.trainers",
         "zdoctor.doctor.rules",
         f"zdoctor.{own}",

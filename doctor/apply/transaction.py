@@ -14,7 +14,7 @@ from ..state.receipts import Receipts
 from .actions.build import tidy
 from .actions.copy import Meter, Progress
 from .actions.edit import is_text_sized
-from .actions.errors import ApplyError, StalePlan, clause
+from .actions.errors import ANOTHER_STATE, ApplyError, StalePlan, clause
 from .actions.journal import Journal, locked, unfinished
 from .actions.paths import Key, at, key_of, place
 from .steps import KINDS, describe, ordered, precheck
@@ -104,7 +104,8 @@ def apply(
         try:
             journal = Journal.create(state, plan.config, what, group)
         except OSError as error:
-            raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
+            text = f"The journal cannot be written, so nothing was changed: {clause(error)}."
+            raise ApplyError(text, ANOTHER_STATE) from error
         try:
             hold(needs.locks, journal, held)
             work = Work(journal, meter, Receipts(state))

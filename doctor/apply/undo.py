@@ -10,7 +10,7 @@ from ..model.amounts import amount
 from .actions import revert
 from .actions.build import changed_since, moved_since
 from .actions.edit import edited_since
-from .actions.errors import ApplyError, Busy, UndoRefused, clause, reason
+from .actions.errors import ANOTHER_STATE, ApplyError, Busy, UndoRefused, clause, reason
 from .actions.journal import Entry, Journal, State, clear_unbegun, journals, locked, unfinished
 from .actions.part import kept_in
 from .actions.paths import lies
@@ -110,8 +110,7 @@ def history(state: Path) -> tuple[Entry, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        hint = "The environment variable ZDOCTOR_STATE names another state folder."
-        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.", hint) from error
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.", ANOTHER_STATE) from error
     groups: dict[str, list[Journal]] = {}
     for journal in journals(state):
         groups.setdefault(journal.group, []).append(journal)

@@ -16,6 +16,7 @@ from ..model.record import replace
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
+from ..progress import open_progress
 from ..rules import all_repairs, all_rules, select
 from . import console
 from .examined import world_of
@@ -42,9 +43,7 @@ def inventory(repo: str | None = None, *, deep: bool = False, progress: Any = No
     return probe_inventory(world, repo, deep=deep)
 
 
-def repair(
-    repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None, reading: Any = None
-) -> tuple[Fixed, Inventory]:
+def repair(repo: str, *, apply: bool = False, deep: bool = False, progress: Any = None) -> tuple[Fixed, Inventory]:
     """Plan the repairs of every cached copy of a model and, with `apply`, carry them out and check again.
 
     Gives the repository as it was last seen, too.
@@ -60,7 +59,7 @@ def repair(
 
     def look() -> Report:
         nonlocal seen
-        world = world_of(None, deep=deep, progress=reading)
+        world = world_of(None, deep=deep, progress=progress)
         seen = probe_inventory(world, repo, deep=deep)
         facts = Facts(run=run_of(repo), system=world.system, hub=probe_faults(world, seen))
         return cures(examine(facts, rules, config=repo, trainer=None), facts, all_repairs())
@@ -84,7 +83,9 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("--apply goes with --fix.", f"zdoctor cache {options.repo} --fix --apply")
     if options.fix:
         return _fix(options)
-    found = inventory(options.repo, deep=options.deep, progress=console.reading() if options.deep else None)
+    with open_progress() as progress:
+        progress.doing("looking through the hub caches")
+        found = inventory(options.repo, deep=options.deep, progress=progress.bytes_done)
     if options.format == "json":
         console.emit(cache_json.render(found))
     else:
@@ -93,10 +94,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fix(options: argparse.Namespace) -> int:
-    reading = console.reading() if options.deep else None
-    done, found = repair(
-        options.repo, apply=options.apply, deep=options.deep, progress=console.progress(), reading=reading
-    )
+    with open_progress() as progress:
+        progress.doing(f"looking at {options.repo}")
+        done, found = repair(options.repo, apply=options.apply, deep=options.deep, progress=progress.bytes_done)
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)

@@ -37,7 +37,9 @@ def _trainer(word: str) -> str:
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
     """The machine and trainer that a config is looked at for."""
-    parser.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
+    parser.add_argument(
+        "--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts); here: this one"
+    )
     trainer_argument(parser)
     parser.add_argument(
         "--trainer-source",
@@ -66,8 +68,15 @@ def comma_separated(text: str) -> list[str]:
 
 def named_or_found(given: str | None) -> str:
     """The config to work on, as the command line's help says. Raises UserError where none or several are found."""
-    if given is not None:
-        return given
+    found = given if given is not None else config_in_reach()
+    if found is None:
+        told = "no config was named, and no ai-toolkit or SimpleTuner config is here."
+        raise UserError(told, "zdoctor check CONFIG")
+    return found
+
+
+def config_in_reach() -> str | None:
+    """The config that is meant where none is named; None where there is none. Raises UserError where several are."""
     if remembered := state.recall():
         return remembered
     names = [p.name for pattern in ("*.yaml", "*.yml") for p in sorted(Path().glob(pattern))]
@@ -79,7 +88,7 @@ def named_or_found(given: str | None) -> str:
     for name in ("config/config.json", "config/config.toml", "config/config.env"):  # SimpleTuner's own, in its order
         if Path(name).is_file():
             return name
-    raise UserError("no config was named, and no ai-toolkit or SimpleTuner config is here.", "zdoctor check CONFIG")
+    return None
 
 
 def _is_ai_toolkit(file: Path) -> bool:

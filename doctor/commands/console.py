@@ -1,12 +1,11 @@
-"""The terminal: text out, how wide and whether in colour, and progress on one line."""
+"""The terminal: text out, how wide and whether in colour."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -16,47 +15,6 @@ from ..model.printable import printable
 
 if TYPE_CHECKING:
     from ...reports.painting import Line, Screen
-
-
-def progress() -> Callable[[int, int, str], None] | None:
-    """Bytes copied and downloaded, on one line of a terminal; nothing elsewhere.
-
-    Without any bytes, the name says what takes its time.
-    """
-
-    def line(done: int, total: int, name: str) -> str:
-        part = f"writing {done / max(total, 1):4.0%}  {done / 1e9:.2f} of {total / 1e9:.2f} GB  "
-        return part + name if total else name
-
-    return _on_one_line(line)
-
-
-def reading() -> Callable[[int, int, str], None] | None:
-    """Bytes read, how fast, and the time left, on one line of a terminal; nothing elsewhere.
-
-    Without any bytes to read, the name says what takes its time.
-    """
-    started = time.monotonic()
-
-    def line(done: int, total: int, name: str) -> str:
-        rate = done / max(time.monotonic() - started, 1e-3)
-        left = f"{(total - done) / rate:.0f} s left" if done else ""
-        amount = f"{done / 1e9:.2f} of {total / 1e9:.2f} GB  {rate / 1e6:.0f} MB/s"
-        shown = f"reading {done / max(total, 1):4.0%}  {amount}  {left}  {'/'.join(Path(name).parts[-2:])}"
-        return shown if total else name
-
-    return _on_one_line(line)
-
-
-def _on_one_line(line: Callable[[int, int, str], str]) -> Callable[[int, int, str], None] | None:
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int, name: str) -> None:
-        text, room = printable(line(done, total, name)), width() - 1
-        print(f"\r{text[:room]:<{room}}", end="\n" if done >= total else "", file=sys.stderr, flush=True)
-
-    return show
 
 
 def emit(text: str, file: str | None = None, spare: str | Sequence[str] = ()) -> None:
@@ -117,6 +75,17 @@ def screen(stream: TextIO | None = None) -> Screen:
     # a pipe has no width that a command must be broken for, and cmd and PowerShell go on by other characters
     goes_on = "\\" if os.name != "nt" and stream is not None and stream.isatty() else ""
     return Screen(columns, height, color(stream), goes_on)
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads standard output as it comes."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def clear() -> None:
+    """An empty screen, where the terminal can; what was on it before is not kept above it."""
+    if shows_color(sys.stdout):
+        print("\x1b[H\x1b[2J\x1b[3J", end="", flush=True)
 
 
 def width() -> int:

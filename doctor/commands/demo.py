@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from ..configs.edit import apply_edits
 from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
+from ..model.findings import HERE
+from ..progress import open_progress
 from .check import check
 from .examined import examined
 from .train import train
@@ -61,9 +63,11 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
     root = _room(folder)
     print(f"A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in\n  {root}")
     try:
-        from ..demo.patient import build
+        with open_progress() as progress:
+            progress.doing("building the pipeline")
+            from ..demo.patient import build
 
-        patient = build(root)
+            patient = build(root)
         print("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
         for line in patient.shown:
             print(f"  - {line}")
@@ -76,7 +80,13 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
 
 def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: float) -> int:
     machine = ["--machine", patient.machine.name]
-    sick = check(patient.config.name, machine=patient.machine.name)
+
+    def looked() -> Report:
+        with open_progress() as progress:
+            progress.doing(f"checking {patient.config.name}")
+            return check(patient.config.name, machine=patient.machine.name)
+
+    sick = looked()
 
     def run(*words: str) -> None:
         print(f"\n$ zdoctor {' '.join(words)}\n", flush=True)
@@ -87,19 +97,22 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
     run("fix", patient.config.name, "--apply", *machine)
     print("\nWhat is left changes how the run trains, so it waits for your word:")
     run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
-    cured = check(patient.config.name, machine=patient.machine.name)
+    cured = looked()
 
     print(
-        "\nThe recorded card is not here, so a second config says to train on this machine's processor (device: cpu)."
+        "\nAll that is about the recorded machine, whose card is not here. A second config says to train on this "
+        "machine's processor (device: cpu)."
     )
     on_cpu = _on_cpu(patient.config)
     print(f"\n$ zdoctor train {on_cpu.name}\n", flush=True)
     result = train(on_cpu.name)
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
-    from ..demo.lora_effect import largest_change
+    with open_progress() as progress:
+        progress.doing("loading the LoRA into ZImagePipeline, and painting without and with it")
+        from ..demo.lora_effect import largest_change
 
-    change = largest_change(_model_folder(patient.config.name), result.lora)
+        change = largest_change(_model_folder(patient.config.name), result.lora)
     return _verdict(sick, cured, result, change, time.perf_counter() - started, patient.folder)
 
 
@@ -112,7 +125,7 @@ def _on_cpu(config: Path) -> Path:
 
 
 def _model_folder(config: str) -> str:
-    model = examined(config).facts[0].model
+    model = examined(config, machine=HERE).facts[0].model
     folder = None if isinstance(model, Unknown) else model.folder
     assert folder is not None, "it was trained a moment ago"
     return folder

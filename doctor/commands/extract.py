@@ -22,6 +22,7 @@ from ..probe.hub.caches import COMMIT, caches, repo_folder
 from ..probe.hub.faults import run_of
 from ..probe.live import LiveWorld
 from ..probe.world import Stat, World
+from ..progress import open_progress
 from ..state import state_folder
 from . import console
 from .config_argument import comma_separated
@@ -53,14 +54,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     recover()
-    done = extract(
-        options.source,
-        options.target,
-        only=options.only,
-        model_only=options.model_only,
-        hardlink=options.hardlink,
-        progress=console.progress(),
-    )
+    with open_progress() as progress:
+        progress.doing(f"looking for {options.source}")
+        done = extract(
+            options.source,
+            options.target,
+            only=options.only,
+            model_only=options.model_only,
+            hardlink=options.hardlink,
+            progress=progress.bytes_done,
+        )
     whole = "" if done.unverified else ", every file verified"
     lines = [f"{options.source} lies in {options.target}{whole}. Take it back: zdoctor undo {done.id}"]
     if done.unverified:

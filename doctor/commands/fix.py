@@ -10,7 +10,7 @@ from ...reports import plan, terminal, words
 from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
-from ..trainers import named
+from ..progress import open_progress
 from . import console
 from .config_argument import (
     asked_for,
@@ -44,16 +44,18 @@ def run(options: argparse.Namespace) -> int:
     if "asked" in options.allow and not options.select:
         raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
     recover() if options.apply else say_unfinished()
-    done = fix(
-        config,
-        apply=options.apply,
-        allow="changes-result" if "result" in options.allow else "none",
-        asked="asked" in options.allow,
-        progress=console.progress(),
-        reading=console.reading() if options.deep else None,
-        **asked_for(options),
-    )
-    state.remember(config)
+    with open_progress() as progress:
+        progress.doing(f"checking {config}")
+        done = fix(
+            config,
+            apply=options.apply,
+            allow="changes-result" if "result" in options.allow else "none",
+            asked="asked" in options.allow,
+            progress=progress.bytes_done,
+            **asked_for(options),
+        )
+    if done.before.trainer is not None:
+        state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
@@ -65,9 +67,7 @@ def run(options: argparse.Namespace) -> int:
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
-    known = named(done.after.trainer or "")
-    following = words.after_repair(done.after, known.start if known is not None else "")
-    console.show(terminal.lines(done.after, console.screen(), following=following))
+    console.show(terminal.lines(done.after, console.screen(), repaired=True))
     return done.after.exit_code
 
 
@@ -83,13 +83,12 @@ def fix(
     trainer: str | None = None,
     trainer_source: str | None = None,
     progress: Any = None,
-    reading: Any = None,
 ) -> Fixed:
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
 
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
     one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names.
-    `progress` is told of bytes copied, `reading` of those read by a `deep` check.
+    `progress` is told of bytes copied, and of those read by a `deep` check.
     """
 
     def look() -> Report:
@@ -100,7 +99,7 @@ def fix(
             deep=deep,
             trainer=trainer,
             trainer_source=trainer_source,
-            progress=reading,
+            progress=progress,
             to_repair=apply,
         ).report
 

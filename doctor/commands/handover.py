@@ -15,6 +15,7 @@ from ..model import Memory, ModelFolder, Unknown
 from ..model.cards import sharing, visible
 from ..model.run import Run
 from ..probe.live import LiveWorld
+from ..progress import Progress, open_progress
 
 if TYPE_CHECKING:
     from ..train import TrainResult
@@ -50,7 +51,7 @@ def hand_over(seen: Examination, **how: Any) -> TrainResult:
             "Give each its own training_folder, or each its own config.",
         )
     ranks = how.pop("ranks", None) or Ranks()
-    shown = how.pop("progress", None) or (runner.default_progress() if ranks.is_first else runner.Progress())
+    shown = how.pop("progress", None) or (open_progress() if ranks.is_first else Progress())
     result: TrainResult | None = None
     for facts in seen.facts:
         run, model, system, files = facts.run, facts.model, facts.system, facts.files

@@ -22,6 +22,7 @@ from ..model.amounts import amount
 from ..model.record import replace
 from ..model.shell import quoted
 from ..probe.live import LiveWorld
+from ..progress import open_progress
 from . import console
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The exit code: 1 when something is not trained, 3 when the deadline ended the step."""
-    report, step = probe(options.target, batch=options.batch, deadline=options.timeout)
+    with open_progress() as progress:
+        progress.doing("running one step in a process of its own")
+        report, step = probe(options.target, batch=options.batch, deadline=options.timeout)
     if options.format == "json":
         measured = None if isinstance(step, Unknown) else asdict(step)
         if measured is not None and not math.isfinite(measured["loss"] or 0.0):

@@ -21,7 +21,8 @@ from ..model.printable import printable
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
-from ..probe.live import os_name
+from ..probe.live import LiveWorld
+from ..progress import open_progress
 from ..train.settings.refuse import is_another_job, refuse
 from . import console
 from .config_argument import config_argument, named_or_found, trainer_argument
@@ -72,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
     options.shard |= accelerated.sharded(os.environ)
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         return _one_of_several(options, config)
-    seen = examined(config, trainer=options.trainer, as_runner=True)
+    with open_progress() as progress:
+        progress.doing(f"checking {config}")
+        seen = examined(config, trainer=options.trainer, progress=progress.bytes_done, as_runner=True)
     state.remember(config)
     count = options.processes or process_count(seen)
     if why := not_green(seen, too_large(seen, count)):
@@ -99,7 +102,7 @@ def _refuse_words(environment: Mapping[str, str]) -> None:
         if value and not value.isdecimal():
             raise UserError(
                 f"the environment variable {name} is {value!r}; torchrun and accelerate write a whole number there.",
-                f"Take it out where zdoctor train is started alone: {unsetting(name, os_name())}",
+                f"Take it out where zdoctor train is started alone: {unsetting(name, LiveWorld().system.shell)}",
             )
 
 

@@ -6,6 +6,7 @@ import argparse
 
 from .. import apply as writer
 from ..model.printable import printable
+from ..progress import open_progress
 from ..state import state_folder
 from . import console
 
@@ -15,6 +16,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    for line in writer.undo(options.id, state=state_folder()):
+    with open_progress() as progress:
+        progress.doing("putting back what was there")
+        lines = writer.undo(options.id, state=state_folder())
+    for line in lines:
         console.emit(f"{printable(line)}\n")
     return 0

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..model import Config, Facts, Report, Run, Unknown
+from ..model.environment import Environment
 from ..model.findings import CONFIG_UNREAD
 from ..model.record import dataclass, replace
 from ..model.script import MicroStep
@@ -112,7 +113,10 @@ def examine_config(
         deep=deep,
         trainable=can_train[0],
         held_back=can_train[1],
-        outputs=tuple(run.output_folder for run in reading.runs if run.output_folder and run.kind != "other"),
+        python=python_of(facts),
+        outputs=tuple(
+            world.system.shown(run.output_folder) for run in reading.runs if run.output_folder and run.kind != "other"
+        ),
     )
     asked = tuple(sorted((*on_text, *about_runs), key=lambda rule: rule.id))
     might = [rule for rule in all_rules() if rule.suits(RUNNER if as_runner else of)]
@@ -121,6 +125,17 @@ def examine_config(
     )
     report = without_allowed(report, written, asked, might)
     return Examination(report, facts, reading, asked, written)
+
+
+def python_of(facts: Sequence[Facts]) -> str:
+    """The interpreter whose packages were looked at, and why it is that one."""
+    for one in facts:
+        seen = one.environment
+        if isinstance(seen, Environment) and seen.found_by:
+            torch = f"torch {seen.versions['torch']}" if seen.has("torch") else "no torch"
+            release = f"Python {seen.release}, " if seen.release else ""
+            return f"{seen.python}: {release}{torch}, {len(seen.versions)} packages ({seen.found_by})"
+    return ""
 
 
 def _is_on_text(rule: Rule) -> bool:

@@ -1,11 +1,13 @@
-"""The Python that a run will use, and what is installed in it."""
+"""The Python that a run will use, what is installed in it, and what the trainer asks of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
-from .record import dataclass
+from .record import dataclass, field
+from .run import Where
 
 Version = tuple[int, ...]
 
@@ -16,15 +18,27 @@ def release(version: str) -> Version:
     return tuple(map(int, found.group().split("."))) if found else ()
 
 
+def plain(name: str) -> str:
+    """A package's name in the one spelling that all its spellings share (PyPA: names and normalization), with _."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
 @dataclass(frozen=True)
 class Environment:
     """`python` is the interpreter; `versions` are its packages by name, with _ for -, as their metadata has them.
 
     torch has the version of its build ("2.13.0+cu130"), which the metadata of PyPI's wheels leaves out.
+    `release` is that of the interpreter ("3.12"), "" where it is not known; `folders` are those that its packages
+    lie in, the first that has one counts; `base_gone` is the interpreter that a virtual environment was made of and
+    that is no longer there. `found_by` says why it is this one.
     """
 
     python: str
     versions: Mapping[str, str]
+    release: str = ""
+    folders: tuple[str, ...] = ()
+    base_gone: str = ""
+    found_by: str = ""
 
     def has(self, name: str) -> bool:
         return name in self.versions
@@ -36,3 +50,75 @@ class Environment:
         if local is None:
             return None
         return () if local.group(1) == "cpu" else (int(local.group(2)), int(local.group(3)))
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What an installed package says of itself, in the folder that pip writes.
+
+    `requires` are its Requires-Dist lines, without those of extras; `commit` and `url` are where it came from, where
+    that was no index. `absent` are files that it was installed with and that are not there, or not as long: of
+    those that were looked for, its first modules and, of the largest packages, their libraries.
+    """
+
+    name: str
+    version: str
+    folder: str
+    requires: tuple[str, ...] = ()
+    url: str = ""
+    commit: str = ""
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What somebody asks of an environment: a package with versions ("==1.2", "" for any), under a marker.
+
+    `url` and `commit` are those of one that comes from a repository. `by` is who asks: a file, or a package.
+    """
+
+    name: str
+    versions: str = ""
+    marker: str = ""
+    url: str = ""
+    commit: str = ""
+    by: str = ""
+    where: Where | None = None
+
+    @property
+    def text(self) -> str:
+        """As it is shown: the package with its versions, or its commit."""
+        return f"{self.name} at commit {self.commit[:10]}" if self.commit else f"{self.name}{self.versions}"
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """A requirement that an environment does not meet; `installed` is "" where the package is missing.
+
+    `imported` is where the trainer imports it at its start, None where that is not known.
+    """
+
+    requirement: Requirement
+    installed: str
+    kind: Literal["missing", "version", "source"]
+    imported: Where | None = None
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment held against what is asked of it.
+
+    `own` is what the trainer's checkout asks for and the environment lacks, `asked` how many it asks for and `files`
+    where they stand; `between` what installed packages ask of each other. `unread` are requirements that could not be
+    understood. `broken` are the packages that are installed in part, `left_over` what interrupted installs left.
+    `metadata` is that of each package, by its name.
+    """
+
+    own: tuple[Unmet, ...] = ()
+    asked: int = 0
+    files: tuple[str, ...] = ()
+    between: tuple[Unmet, ...] = ()
+    unread: tuple[str, ...] = ()
+    broken: tuple[Metadata, ...] = ()
+    left_over: tuple[str, ...] = ()
+    metadata: Mapping[str, Metadata] = field(default_factory=dict)

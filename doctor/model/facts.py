@@ -12,7 +12,7 @@ from typing import Literal
 
 from .checkout import Checkout
 from .datasets import DatasetFolder
-from .environment import Environment
+from .environment import Environment, Installed
 from .hub import Hub
 from .memory import Memory
 from .record import dataclass, field
@@ -20,6 +20,7 @@ from .remains import EarlierSave, Remains
 from .run import Config, Run
 from .schema import Schema
 from .script import MicroStep, Script
+from .shell import Shell
 from .start import Start
 from .storage import Room, Storage
 from .unknown import Unknown
@@ -30,7 +31,7 @@ from .weights import ModelFolder, WeightFile
 class System:
     """The computer. `environment` holds only the variables that change what a trainer does, never secrets.
 
-    `interpreter` is the Python that looks, "" where it is not known.
+    `interpreter` is the Python that looks, "" where it is not known; `machine` the kind of processor ("x86_64").
     """
 
     os: Literal["linux", "windows", "darwin"]
@@ -44,6 +45,13 @@ class System:
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str | None = None
     interpreter: str = ""
+    machine: str = ""
+    typed_in: Shell | None = None
+
+    @property
+    def shell(self) -> Shell:
+        """The shell that commands are typed into: the one that zdoctor was started from, else the usual one."""
+        return self.typed_in or ("powershell" if self.os == "windows" else "sh")
 
     def join(self, *parts: str) -> str:
         """Path parts joined as this system joins them."""
@@ -54,6 +62,10 @@ class System:
         """A path from the working directory on, without `..` in it."""
         flavour = ntpath if self.os == "windows" else posixpath
         return str(flavour.normpath(flavour.join(self.cwd, path)))
+
+    def shown(self, path: str) -> str:
+        """A path with slashes of one kind; one of Windows may have both."""
+        return path.replace("/", "\\") if self.os == "windows" or path[1:3] in (":\\", ":/") else path
 
     def base(self, path: str) -> str:
         """The last part of a path, a trailing separator ignored."""
@@ -159,6 +171,7 @@ class Facts:
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = NOT_ASKED
     environment: Environment | Unknown = NOT_ASKED
+    installed: Installed | Unknown = NOT_ASKED
     logins: tuple[str, ...] | Unknown = NOT_ASKED
     schema: Schema | Unknown = NOT_ASKED
     checkout: Checkout | Unknown | None = NOT_ASKED

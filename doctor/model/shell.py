@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ntpath import basename, splitext
+from typing import Literal
 
+Shell = Literal["sh", "powershell", "cmd"]
+_PROGRAMS: dict[str, Shell] = {
+    "cmd": "cmd",
+    "powershell": "powershell",
+    "pwsh": "powershell",
+    **dict.fromkeys(("bash", "sh", "zsh", "fish"), "sh"),
+}
 _PLAIN = frozenset("/._-+%=:")  # a comma and a leading @ mean something to PowerShell
 
 
@@ -21,13 +30,21 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def setting(variables: Iterable[tuple[str, str]], system: str) -> str:
-    """Environment variables as they are set for what is started after: in sh, and on Windows in PowerShell."""
-    if system == "windows":
+def shell_among(programs: Iterable[str]) -> Shell | None:
+    """The shell among the programs that started this one, the nearest first; None where there is none."""
+    names = (splitext(basename(program))[0].lower() for program in programs)
+    return next((_PROGRAMS[name] for name in names if name in _PROGRAMS), None)
+
+
+def setting(variables: Iterable[tuple[str, str]], shell: Shell) -> str:
+    """Environment variables as they are set for what is started after."""
+    if shell == "powershell":
         return "; ".join(f'$env:{name} = "{value}"' for name, value in variables)
+    if shell == "cmd":
+        return " & ".join(f'set "{name}={value}"' for name, value in variables)
     return "export " + " ".join(f"{name}={quoted(value)}" for name, value in variables)
 
 
-def unsetting(name: str, system: str) -> str:
-    """An environment variable as it is taken out, in sh, and on Windows in PowerShell."""
-    return f"Remove-Item Env:{name}" if system == "windows" else f"unset {name}"
+def unsetting(name: str, shell: Shell) -> str:
+    """An environment variable as it is taken out."""
+    return {"powershell": f"Remove-Item Env:{name}", "cmd": f"set {name}=", "sh": f"unset {name}"}[shell]

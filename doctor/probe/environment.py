@@ -1,82 +1,106 @@
-"""What a run finds beside it: the packages of its Python, by their *.dist-info folders, and the logins it needs."""
+"""What a run finds beside it: the Python that will run it with its packages, and the logins it needs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, release
-from ..model.pattern import pattern
+from ..model.record import replace
 from ..model.shell import quoted
 from ..trainers import named as named_trainer
+from .packages import versions_in
 from .world import Stat, World
 
-NAMES = (
-    *("torch", "diffusers", "transformers", "bitsandbytes", "lion_pytorch", "prodigyopt", "dadaptation", "wandb"),
-    "huggingface_hub",
-)
-_METADATA = pattern(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
-_BUILD = pattern(rb"^__version__ = '([^']+)'", re.M)
-
-
-def named(entries: Iterable[str], names: Sequence[str]) -> dict[str, str]:
-    """The versions of the packages among `names` whose metadata is among the entries of a folder."""
-    wanted = {_plain(name): name for name in names}
-    found: dict[str, str] = {}
-    for entry in entries:
-        metadata = _METADATA.fullmatch(entry)
-        key = wanted.get(_plain(metadata["name"])) if metadata else None
-        if metadata and key is not None:
-            found.setdefault(key, metadata["version"])
-    return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "_", name).lower()
-
-
-def build(version: str, source: object) -> str:
-    """The version of torch as its own version.py has it, which names the build; `version` where it has none."""
-    found = _BUILD.search(source) if isinstance(source, bytes) else None
-    return found.group(1).decode("ascii", "replace") if found else version
+# As trainers' READMEs, installers and portable builds name the folder of their Python.
+_VENVS = ("venv", ".venv", "env", "python_embeded", "python_embedded")
+_THIS = "it runs zdoctor"
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_RELEASE = re.compile(rb"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
+_HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.M)
 
 
 def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
-    """The Python that has the trainer's own packages: the one that asks, else the venv of the trainer's checkout."""
+    """The Python that has the trainer's own packages: the one that asks, the active one, or one of its checkout.
+
+    Where none has them, it is the one in the checkout; without a trainer the active one, else the one that asks.
+    """
     here = world.system.interpreter
     trainer = named_trainer(run.trainer)
     marks = () if trainer is None else trainer.packages
-    if run.by_runner or marks:
-        versions = world.packages((*NAMES, *marks))
+    active = [] if run.by_runner else list(_active(world))
+    if run.by_runner or marks or not run.trainer:
+        versions = world.packages()
+        this = Environment(
+            here or "this Python", versions, world.system.python, world.search_path(), "", _THIS if here else ""
+        )
+        if not run.trainer:
+            return active[0] if active else this
         if all(mark in versions for mark in marks):
-            return Environment(here or "this Python", versions)
+            return this
     root = schema.source if isinstance(schema, Schema) else ""
-    for python, folder in _of_checkout(world, root) if root and marks else ():
-        entries = world.names(folder)
-        versions = {} if isinstance(entries, Unknown) else named(entries, (*NAMES, *marks))
-        if all(mark in versions for mark in marks):
-            if "torch" in versions:
-                source = world.read(world.join(folder, "torch", "version.py"), 0, 4096)
-                versions["torch"] = build(versions["torch"], source)
-            return Environment(python, versions)
+    own = list(_inside(world, root)) if root and marks else []
+    for environment in (*active, *own) if marks else ():
+        if all(mark in environment.versions for mark in marks):
+            return environment
+    if own:
+        return own[0]
+    python = "path\\to\\python" if world.system.os == "windows" else "path/to/python"
     return Unknown(
         f"the packages that {run.trainer} will use were not found; {here or 'this Python'} does not have them. "
-        f"Start zdoctor with the Python that runs {run.trainer}: path/to/python -m zdoctor check {quoted(run.config)}"
+        f"Start zdoctor with the Python that runs {run.trainer}: {python} -m zdoctor check {quoted(run.config)}"
     )
 
 
-def _of_checkout(world: World, root: str) -> Iterable[tuple[str, str]]:
-    """The virtual environments in a folder: (interpreter, its folder of packages)."""
-    for name in ("venv", ".venv"):
-        if world.system.os == "windows":
-            venv = world.join(root, name)
-            yield world.join(venv, "Scripts", "python.exe"), world.join(venv, "Lib", "site-packages")
-            continue
-        for library in world.names_in(world.join(root, name, "lib")):
-            if library.startswith("python3."):
-                folder = world.join(root, name, "lib", library, "site-packages")
-                yield world.join(root, name, "bin", "python"), folder
+def _active(world: World) -> Iterator[Environment]:
+    for name in _ACTIVE:
+        folder = world.variables.get(name)
+        if folder and (found := of_folder(world, folder)) is not None:
+            yield replace(found, found_by=f"active: {name} names it")
+
+
+def _inside(world: World, root: str) -> Iterator[Environment]:
+    """The environments in a checkout, then those in the folder that it lies in."""
+    for place in (root, world.parent(root)):
+        for name in _VENVS:
+            found = of_folder(world, world.join(place, name))
+            if found is not None:
+                yield replace(found, found_by=f"it lies {'in' if place == root else 'beside'} the checkout")
+
+
+def of_folder(world: World, folder: str) -> Environment | None:
+    """The Python environment in a folder, None where there is none."""
+    settings = world.read(world.join(folder, "pyvenv.cfg"), 0, 1 << 16)
+    settings = settings if isinstance(settings, bytes) else b""
+    if world.system.os == "windows":
+        packages, told = world.join(folder, "Lib", "site-packages"), _RELEASE.search(settings)
+        python = world.join(folder, *(("Scripts",) if settings else ()), "python.exe")
+        if not world.is_folder(packages):
+            return None
+        version = told.group(1).decode() if told else ""
+    else:
+        library = world.join(folder, "lib")
+        versions = [name for name in world.names_in(library) if re.fullmatch(r"python3\.\d+", name)]
+        if not versions:
+            return None
+        packages, python = world.join(library, versions[-1], "site-packages"), world.join(folder, "bin", "python")
+        version = versions[-1].removeprefix("python")
+    gone = _base_gone(world, python, settings.decode("utf-8", "replace"))
+    return Environment(python, versions_in(world, packages), version, (packages,), gone)
+
+
+def _base_gone(world: World, python: str, settings: str) -> str:
+    """The interpreter that a virtual environment was made of, where it is no longer there; "" where it is."""
+    home = _HOME.search(settings)
+    if home is None:
+        return ""
+    if world.system.os == "windows":
+        base = world.join(home[1], "python.exe")
+        return base if world.stat(base) is None and world.stat(home[1]) is None else ""
+    link = world.stat(python)
+    final, stat = world.resolve(python) if isinstance(link, Stat) and link.kind == "link" else (python, link)
+    return final if isinstance(link, Stat) and stat is None else ""
 
 
 def probe_logins(

@@ -20,17 +20,12 @@ from .dataset import probe_datasets
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
 from .hub import claimed, probe_hub
+from .installed import probe_installed
 from .model import probe_adapter, probe_model
 from .skeletons import with_skeletons
 from .start import probe_earlier, probe_remains, probe_start, probe_starting_lora
 from .storage import probe_storage
 from .world import World
-
-PACKAGES = (
-    *("torch", "diffusers", "transformers", "accelerate", "peft", "safetensors", "huggingface_hub", "hf_xet"),
-    *("bitsandbytes", "torchao", "optimum_quanto", "deepspeed"),
-)
-
 
 # the folder of a script that is started, and one that is entered
 _ENTERED = re.compile(r"""([\w.~/\\:-]+)[/\\]\w+\.py\b|\bcd[ \t]+["']?([\w.~/\\:-]+)""")
@@ -94,8 +89,9 @@ Probe = Callable[..., Any]
 PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
     "gpus": lambda world: world.gpus(),
-    "packages": lambda world: world.packages(PACKAGES),
+    "packages": lambda world: world.packages(),
     "environment": probe_environment,
+    "installed": probe_installed,
     "logins": probe_logins,
     "files": probe_files,
     "writes": _writes,

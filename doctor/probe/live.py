@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model.environment import Metadata
+from ..model.shell import Shell, shell_among
 from . import filesystem
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
@@ -82,6 +84,8 @@ class LiveWorld(World):
             memory_available=available,
             environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
             interpreter=sys.executable or "",
+            machine=processor(self.variables),
+            typed_in=shell_here(),
         )
 
     def now_ns(self) -> int:
@@ -207,25 +211,47 @@ class LiveWorld(World):
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        return self._gpus
+
+    @cached_property
+    def _gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
-    def packages(self, names: Sequence[str]) -> dict[str, str]:
-        from .environment import build, named
+    def search_path(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(os.path.abspath(folder or ".") for folder in sys.path))
+
+    def packages(self) -> dict[str, str]:
+        return self._packages
+
+    @cached_property
+    def _packages(self) -> dict[str, str]:
+        from .packages import versions_in
 
         found: dict[str, str] = {}
-        for folder in sys.path:
-            try:
-                new = named(os.listdir(folder or "."), names)
-            except OSError:
-                continue
-            if "torch" in new and "torch" not in found:
-                new["torch"] = build(new["torch"], self.read(os.path.join(folder, "torch", "version.py"), 0, 4096))
-            found = new | found
+        for folder in self.search_path():
+            found = versions_in(self, folder) | found
         return found
+
+    def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
+        from .packages import metadata_in
+
+        return metadata_in(self, folders)
 
 
 def os_name() -> Literal["linux", "windows", "darwin"]:
     return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
+
+
+def shell_here() -> Shell | None:
+    """The shell of Windows that this process was started from; elsewhere commands are alike in all of them."""
+    if sys.platform != "win32":
+        return None
+    import psutil
+
+    try:
+        return shell_among(parent.name() for parent in psutil.Process().parents())
+    except (OSError, psutil.Error):
+        return None
 
 
 def release() -> str:
@@ -235,6 +261,13 @@ def release() -> str:
         return f"{platform.system()} {platform.release()}"
     found = os.uname()
     return f"{found.sysname} {found.release}"
+
+
+def processor(variables: Mapping[str, str]) -> str:
+    """As platform.machine() names it."""
+    if sys.platform == "win32":
+        return variables.get("PROCESSOR_ARCHITEW6432") or variables.get("PROCESSOR_ARCHITECTURE", "")
+    return os.uname().machine
 
 
 def memory() -> tuple[int, int]:

@@ -4,6 +4,7 @@
  "live": false,       true: what is not recorded is asked of this machine (a partial record)
  "complete": true,    true: a path that is not recorded does not exist; false: it is unknown
  "system": {…}, "gpus": [{…}] or "why unknown", "packages": {"torch": "2.13.0"},
+ "metadata": [{"name": "torch", "version": "2.13.0", "folder": "…", "requires": ["sympy>=1.13"]}],
  "mounts": [{"point": "/kaggle/input", "filesystem": "ext4", "free": 0, "refusal": "read-only file system"}],
  "elsewhere": ["/mnt/data/hf/hub"],      folders in well-known places of other disks, which may be hub caches
  "speeds": [{"path": "/kaggle", "kind": "ssd", "filesystem": "ext4", "latency": 1e-4, "low": …, "high": …}],
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 from ..files import fingerprints
 from ..model import Gpu, Schema, Speed, System, Unknown
+from ..model.environment import Metadata, plain
 from ..model.record import dataclass, field, replace
 from .from_json import Malformed, from_json
 from .world import Mount, Stat, World
@@ -57,6 +59,7 @@ class _Machine:
     system: System | None = None
     gpus: tuple[Gpu, ...] | str | None = None
     packages: Mapping[str, str] | None = None
+    metadata: tuple[Metadata, ...] | None = None
     mounts: tuple[_Point, ...] = ()
     elsewhere: tuple[str, ...] | None = None
     speeds: tuple[Speed, ...] = ()
@@ -269,11 +272,16 @@ class RecordedWorld(World):
             return Unknown(cards)
         return tuple(replace(card, index=index) for index, card in enumerate(cards))
 
-    def packages(self, names: Sequence[str]) -> dict[str, str]:
+    def search_path(self) -> tuple[str, ...]:
+        return super().search_path() if self._told.packages is None else ()
+
+    def packages(self) -> dict[str, str]:
         told = self._told.packages
-        if told is None:
-            return super().packages(names)
-        return {name: told[name] for name in names if name in told}
+        return super().packages() if told is None else {plain(name): version for name, version in told.items()}
+
+    def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
+        told = self._told.metadata
+        return super().metadata(folders) if told is None else {one.name: one for one in told}
 
 
 def _header_of(tensors: Mapping[str, Any]) -> tuple[bytes, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..model import Gpu, Speed, System, Unknown
 from ..model.cards import VISIBLE
+from ..model.environment import Metadata
 from .image import IMAGES
 from .recorded import SCHEMA
 from .world import Mount, Stat, World
@@ -27,6 +28,7 @@ class Recorder(World):
         self._mounts: dict[str, Any] = {}
         self._speeds: dict[str, Any] = {}
         self._packages: dict[str, str] = {}
+        self._metadata: Mapping[str, Metadata] = {}
         self._gpus: Any = None
         self._elsewhere: tuple[str, ...] = ()
 
@@ -116,10 +118,13 @@ class Recorder(World):
                 del card["uuid"]  # nobody hands on the number of a card that nothing names by it
         return answer
 
-    def packages(self, names: Sequence[str]) -> dict[str, str]:
-        answer = super().packages(names)
-        self._packages.update(answer)
-        return answer
+    def packages(self) -> dict[str, str]:
+        self._packages = super().packages()
+        return self._packages
+
+    def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
+        self._metadata = super().metadata(folders)
+        return self._metadata
 
     def record(self, about: str) -> dict[str, Any]:
         """Everything that was asked, redacted: the home folder becomes a neutral one; no secret was ever read."""
@@ -134,6 +139,7 @@ class Recorder(World):
             "system": system,
             "gpus": self._gpus,
             "packages": self._packages,
+            "metadata": [asdict(one) for one in self._metadata.values()],
             "mounts": list(self._mounts.values()),
             "elsewhere": list(self._elsewhere),
             "speeds": list(self._speeds.values()),

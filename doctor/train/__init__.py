@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..model.run import Run
+from ..progress import Progress
 from .distributed.ranks import Ranks
 from .job import Job, TrainResult
 from .output.trackers import tracker_refusal
 from .runtime.heavy_imports import explained_imports, import_lean
-from .runtime.progress import Progress, default_progress
 from .runtime.run_lock import lock_run
 from .runtime.stop_signals import interruptible
 from .runtime.train_error import TrainError
 from .settings.names import CACHE
 from .settings.refuse import refuse
 
-__all__ = ["Job", "Progress", "TrainError", "TrainResult", "default_progress", "refuse", "train"]
+__all__ = ["Job", "Progress", "TrainError", "TrainResult", "refuse", "train"]
 
 
 def train(job: Job) -> TrainResult:
@@ -35,6 +35,7 @@ def train(job: Job) -> TrainResult:
         with interruptible(job.max_minutes) as stop, lock_run(output, run.name, held=job.ranks.is_first):
             if helper and job.ranks.local == 0 and not any(Path(output, CACHE).glob("text-*")):
                 helper.start()
+            job.progress.doing("loading PyTorch and diffusers")
             run_training = _loop(lean=helper is not None and not run.recipe.offload.compile)
             stop.heed()
             return run_training(replace(job, stop=stop))

@@ -92,6 +92,7 @@ def load_weights(job: Job, place: DevicePlacement, base: BaseModel, adapter_dige
         device=place.weights_device,
         cache=None if base.kind == "none" else WeightCache(cache_folder(), adapter_digest, job.progress.note),
         shares=shares,
+        progress=job.progress,
     )
     if shares is not None:
         job.progress.note(shard_note(base.model, job.ranks))

@@ -10,9 +10,9 @@ from typing import Literal
 from ..model.recipe import Recipe
 from ..model.remains import own_state
 from ..model.run import Run
+from ..progress import Progress
 from .distributed.ranks import Ranks
 from .encode.text_encoder_process import TextEncoderProcess
-from .runtime.progress import Progress
 from .runtime.stop_signals import Stop
 
 

@@ -116,12 +116,12 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            begun = texts.begin(prompts_to_encode(run.recipe, used), place.device, progress.phase, half)
+            begun = texts.begin(prompts_to_encode(run.recipe, used), place.device, progress, half)
             if not beside:
-                texts.finish(progress.phase)
+                texts.finish(progress)
             pictures = [*used, *(item for item in examples.sample_controls if item is not None)]
             with _encoding(half if begun else cores):
-                latents.prepare(pictures, place.device, progress.phase)
+                latents.prepare(pictures, place.device, progress)
         job.ranks.all_gather(None)
     return EncodedData(latents, texts, masks)
 

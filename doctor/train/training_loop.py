@@ -252,6 +252,8 @@ class TrainingLoop(RankLoop):
         self.folder.write(status, trainer.losses, self.journal.evaluations)
 
     def _evaluate(self) -> None:
+        if self.held:
+            self.job.progress.doing("measuring the evaluation loss")
         loss = self.validated()
         if loss is not None:
             step = self.trainer.step
@@ -263,6 +265,7 @@ class TrainingLoop(RankLoop):
 
     def _save(self, file: Path) -> None:
         begin = time.monotonic()
+        self.job.progress.doing(f"saving step {self.trainer.step}")
         self.journal.sync()
         self.checkpoint(file)
         self.job.stop.save = max(self.job.stop.save, time.monotonic() - begin)

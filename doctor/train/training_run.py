@@ -6,11 +6,12 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from ..model.run import Run
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
 from .dataset.batch_sampler import epochs_to_steps
 from .dataset.training_items import TrainingItem
@@ -26,6 +27,7 @@ from .runtime.allocator import empty_device_cache, keep_freed_memory, return_fre
 from .runtime.gpu_failures import explain_gpu_failures
 from .sampling.preview_samples import PreviewSamples
 from .settings.explain import explain
+from .settings.names import DTYPES
 from .step.flow_matching import FlowMatchingLoss
 from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
@@ -67,7 +69,7 @@ def run_training(job: Job) -> TrainResult:
     with explain_gpu_failures():
         encoded = encode_training_data(job, place, base, examples)
         load_weights(job, place, base, identity["adapter"])
-        encoded.texts.finish(job.progress.phase)
+        encoded.texts.finish(job.progress)
         trainer, preview = _made(job, place, base, examples, encoded, covered, start, _seed(job, state))
         base.adapter.clear()
         keep_freed_memory()
@@ -164,7 +166,21 @@ def _made(
         whole,
         job.output / "samples",
         job.run.name,
+        progress,
     )
+
+
+def _otherwise(run: Run, place: DevicePlacement, trainer: Trainer) -> dict[str, Any]:
+    """The settings that this machine does not have as they are asked for, with what is taken in their place."""
+    recipe = run.recipe
+    pairs = {
+        "device": (run.device, str(place.device)),
+        "dtype": (DTYPES[recipe.precision.dtype], place.precision.name),
+        "optimizer": (recipe.optimizer.name, type(trainer.optimizer).__name__.lower()),
+        "offload.compile": (recipe.offload.compile, place.compiled),
+        "offload.share": (recipe.offload.share or 0.0, place.offloaded),
+    }
+    return {name: here for name, (asked, here) in pairs.items() if here != asked}
 
 
 def _trained(
@@ -183,6 +199,7 @@ def _trained(
         run,
         device=str(place.device) if place.device.type != "cuda" else torch.cuda.get_device_name(place.device),
         dtype=place.precision.name,
+        other=_otherwise(job.run, place, trainer),
         seed=trainer.objective.seed,
         step=trainer.step,
         before=read_record(output / "run.json") if goes_on else {},

@@ -19,8 +19,9 @@ import transformers
 from zdoctor.checks import packages
 from zdoctor.doctor.model import Finding, Gpu, Run, Schema, Unknown, Value, Where
 from zdoctor.doctor.model.environment import Environment, release
-from zdoctor.doctor.probe.environment import NAMES, build, named, probe_environment
+from zdoctor.doctor.probe.environment import probe_environment
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.packages import versions_in
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.fixes.packages import install_the_package, install_torch_for_this_card, update_the_package
 from zdoctor.tests.changes import changed
@@ -72,10 +73,21 @@ def test_the_venv_of_the_checkout_is_read_when_this_python_is_another(tmp_path: 
 
 
 def test_an_environment_without_the_trainers_own_packages_is_none_of_its(tmp_path: Path) -> None:
-    found = environment(venv(tmp_path, oyaml=None))
+    found = environment(tmp_path / "nowhere")
     assert isinstance(found, Unknown) and "-m zdoctor check" in found.reason
-    assert isinstance(environment(tmp_path / "nowhere"), Unknown)
-    assert isinstance(environment(tmp_path, replace(run_of("m"), trainer="SimpleTuner")), Unknown)
+    of_another = LiveWorld({"VIRTUAL_ENV": str(venv(tmp_path, oyaml=None) / "venv")}, cwd=str(tmp_path))
+    assert isinstance(probe_environment(of_another, run_of("m"), Unknown("no checkout")), Unknown)
+
+
+def test_an_active_environment_with_the_trainers_own_packages_is_its(tmp_path: Path) -> None:
+    world = LiveWorld({"VIRTUAL_ENV": str(venv(tmp_path) / "venv")}, cwd=str(tmp_path))
+    found = probe_environment(world, run_of("m"), Unknown("no checkout"))
+    assert isinstance(found, Environment) and found.python == str(tmp_path / "venv" / "bin" / "python")
+
+
+def test_the_environment_in_the_checkout_is_its_own_whatever_it_lacks(tmp_path: Path) -> None:
+    found = environment(venv(tmp_path, oyaml=None))
+    assert isinstance(found, Environment) and found.release == "3.12" and not found.has("oyaml")
 
 
 def test_zdoctors_own_runner_uses_the_python_that_asks() -> None:
@@ -96,13 +108,20 @@ def test_zdoctors_own_runner_uses_the_python_that_asks() -> None:
         ("torch", None),
     ],
 )
-def test_names_of_metadata(entry: str, version: str | None) -> None:
-    assert named([entry], NAMES).get("torch") == version
+def test_names_of_metadata(entry: str, version: str | None, tmp_path: Path) -> None:
+    (tmp_path / entry).mkdir()
+    assert versions_in(LiveWorld(), str(tmp_path)).get("torch") == version
 
 
-def test_a_build_without_a_version_file_keeps_its_version() -> None:
-    assert build("2.5.1", Unknown("gone")) == build("2.5.1", b"cuda = None") == "2.5.1"
-    assert build("2.13.0", b"__version__ = '2.13.0+cpu'\n") == "2.13.0+cpu"
+@pytest.mark.parametrize(
+    ("source", "version"), [("cuda = None", "2.5.1"), ("__version__ = '2.5.1+cpu'\n", "2.5.1+cpu")]
+)
+def test_a_build_is_named_where_torch_says_it(source: str, version: str, tmp_path: Path) -> None:
+    (tmp_path / "torch-2.5.1.dist-info").mkdir()
+    assert versions_in(LiveWorld(), str(tmp_path)) == {"torch": "2.5.1"}
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text(source)
+    assert versions_in(LiveWorld(), str(tmp_path)) == {"torch": version}
 
 
 BLACKWELL, TURING, VOLTA, PASCAL, ADA = (12, 0), (7, 5), (7, 0), (6, 1), (8, 9)

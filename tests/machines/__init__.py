@@ -240,6 +240,7 @@ def machine(about: str, system: Record, files: dict[str, Any], **sections: Any) 
         "complete": True,
         "system": system,
         "packages": PACKAGES,
+        "metadata": [{"name": name, "version": version, "folder": ""} for name, version in PACKAGES.items()],
         **sections,
         "files": files,
     }

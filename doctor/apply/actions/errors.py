@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ...errors import UserError
 
+ANOTHER_STATE = "The environment variable ZDOCTOR_STATE names another state folder."
+
 
 class ApplyError(UserError):
     """The plan was not carried out; everything is as it was before, unless the message says otherwise."""

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from ...files.durable import append_rows, sync_folder, values_of, write_durably
 from ...model.record import dataclass
-from .errors import ApplyError, Busy, clause
+from .errors import ANOTHER_STATE, ApplyError, Busy, clause
 
 State = Literal["applied", "undone", "rolled back", "cut short", "unfinished", "of a newer zdoctor"]
 Record = dict[str, Any]
@@ -195,7 +195,7 @@ def _folders(state: Path) -> list[Journal]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.") from error
+        raise ApplyError(f"The journal of earlier repairs cannot be read: {clause(error)}.", ANOTHER_STATE) from error
 
 
 def unfinished(state: Path) -> list[Journal]:
@@ -219,7 +219,8 @@ def locked(state: Path) -> Iterator[None]:
     except Timeout as error:
         raise Busy("Another zdoctor is changing files right now. Wait until it is done.") from error
     except (OSError, NotImplementedError) as error:
-        raise ApplyError(f"The journal cannot be written, so nothing was changed: {clause(error)}.") from error
+        text = f"The journal cannot be written, so nothing was changed: {clause(error)}."
+        raise ApplyError(text, ANOTHER_STATE) from error
     try:
         yield
     finally:

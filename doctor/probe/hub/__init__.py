@@ -71,8 +71,7 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
     for name, cache in _named_alike(world, plain, found):
         if (name, cache) not in known:
             repos += spare([Use(name, cache, None, "base_model", "")])
-    versions = world.packages(["hf_xet"])
-    return Hub(everywhere, tuple(repos), offline(world.system), next(iter(versions.values()), None))
+    return Hub(everywhere, tuple(repos), offline(world.system), world.packages().get("hf_xet"))
 
 
 def _named_alike(world: World, folders: Sequence[str], caches: Sequence[str]) -> Iterator[tuple[str, str]]:

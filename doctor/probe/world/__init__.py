@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from ...model import Component, Gpu, Schema, Speed, System, Unknown
+from ...model.environment import Metadata
 from ...model.record import dataclass
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -131,9 +132,17 @@ class World:
         """
         return None if self.beside is None else self.beside.schema(trainer, near)
 
-    def packages(self, names: Sequence[str]) -> dict[str, str]:
-        """Versions of the installed packages among `names`, from their metadata, nothing imported."""
-        return {} if self.beside is None else self.beside.packages(names)
+    def search_path(self) -> tuple[str, ...]:
+        """The folders that this Python imports packages from, the first that has one counts; () where unknown."""
+        return () if self.beside is None else self.beside.search_path()
+
+    def packages(self) -> dict[str, str]:
+        """The packages of this Python, by their metadata: plain name to version. Nothing is imported."""
+        return {} if self.beside is None else self.beside.packages()
+
+    def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
+        """What the packages in these folders say of themselves, by their plain names."""
+        return {} if self.beside is None else self.beside.metadata(folders)
 
     @cached_property
     def flavour(self) -> ModuleType:

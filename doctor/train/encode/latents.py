@@ -6,7 +6,7 @@ picture, its crop or the model's files change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from ...files import fingerprints
+from ...model.amounts import plural
+from ...progress import Progress
 from ..components.component_files import component_files
 from ..components.pretrained import load_vae, on_device_or_cpu
 from ..components.vae_strips import LARGE, in_strips
@@ -23,7 +25,6 @@ from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels
 from ..runtime.allocator import empty_device_cache
 from ..runtime.gpu_failures import unless_out_of_memory
-from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 
@@ -50,21 +51,22 @@ class Latents:
         """Returns the scaled latent, channels x height/8 x width/8, float32, on the CPU."""
         return self.cache.get(self.key(item))["latent"]
 
-    def prepare(self, items: Sequence[TrainingItem], device: torch.device, phase: Callable[[str], None]) -> int:
+    def prepare(self, items: Sequence[TrainingItem], device: torch.device, progress: Progress) -> int:
         """Encodes what the cache lacks of the items and their control images; returns how many that were."""
         all_of_them = [*items, *(item.control for item in items if item.control is not None)]
         keyed = {self.key(item): item for item in all_of_them}
         missing = {key: item for key, item in keyed.items() if not self.cache.has(key)}
         if not missing:
             return 0
-        phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
+        progress.phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
         vae = load_vae(self.vae, device)
-        for key, item in missing.items():
+        for done, (key, item) in enumerate(missing.items()):
+            progress.count(done, len(missing), "pictures encoded")
             seed = int(fingerprints.of_texts(*_seen(item), length=32)[-12:], 16)
             encoded = partial(encode_image, vae, item, seed, middle=self.middle)
             latent = unless_out_of_memory(encoded)
             if latent is None:
-                phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
+                progress.phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
                 empty_device_cache()
                 vae.cpu()
                 latent = encoded()

@@ -6,20 +6,21 @@ It is gone before training begins. A key changes when the prompt or the model's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ...files.fingerprints import of_beginnings, of_texts
+from ...model.amounts import plural
+from ...progress import Progress
 from ..components.component_files import component_files
 from ..families import Embedding, FamilyModule, family_named
 from ..kernels.quantized_linear import Quantization
 from ..runtime.allocator import empty_device_cache
 from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.precision import has_bfloat16
-from ..runtime.progress import plural
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 from .text_encoder_process import EncodeRequest, TextEncoderProcess
@@ -50,18 +51,18 @@ class TextEmbeddings:
         """Returns the embedding of one prompt, on the CPU."""
         return self.cache.get(self.key(text))
 
-    def prepare(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None]) -> int:
+    def prepare(self, texts: Iterable[str], device: torch.device, progress: Progress) -> int:
         """Encodes what the cache lacks; returns how many prompts that were. Raises TrainError."""
-        count = self.begin(texts, device, phase, torch.get_num_threads())
-        self.finish(phase)
+        count = self.begin(texts, device, progress, torch.get_num_threads())
+        self.finish(progress)
         return count
 
-    def begin(self, texts: Iterable[str], device: torch.device, phase: Callable[[str], None], threads: int) -> int:
+    def begin(self, texts: Iterable[str], device: torch.device, progress: Progress, threads: int) -> int:
         """Begins `prepare`: the text encoder's own process goes on with it until `finish`, with so many threads."""
         missing = {self.key(text): text for text in texts if not self.cache.has(self.key(text))}
         if not missing:
             return 0
-        phase(f"Loading the text encoder for {plural(len(missing), 'prompt')}")
+        progress.phase(f"Loading the text encoder for {plural(len(missing), 'prompt')}")
         request = EncodeRequest(
             family=self.family.RECORD.class_name,
             folders={name: str(folder) for name, folder in self.folders.items()},
@@ -74,21 +75,21 @@ class TextEmbeddings:
             threads=threads,
         )
         if self.process is None:
-            encode_texts(request, phase)
+            encode_texts(request, progress)
         else:
             self.process.ask(request)
         return len(missing)
 
-    def finish(self, phase: Callable[[str], None]) -> None:
+    def finish(self, progress: Progress) -> None:
         """Waits for what `begin` left to the other process. Raises TrainError."""
         if self.process is not None:
-            self.process.finish(phase)
+            self.process.finish(progress)
 
     def size(self) -> int:
         return sum(file.stat().st_size for place in self.folders.values() for file in component_files(place))
 
 
-def encode_texts(request: EncodeRequest, phase: Callable[[str], None]) -> None:
+def encode_texts(request: EncodeRequest, progress: Progress) -> None:
     """Encodes the prompts of a request into its cache. Raises TrainError."""
     family = family_named(request.family)
     if family is None:
@@ -101,7 +102,8 @@ def encode_texts(request: EncodeRequest, phase: Callable[[str], None]) -> None:
         emulated = device.type == "cpu" and wanted == torch.bfloat16 and not has_bfloat16()
         dtype = torch.float16 if emulated else wanted
         encode = family.text_encoder(folders, request.kind, dtype, device, masked=request.masked)
-        for key, text in request.texts.items():
+        for done, (key, text) in enumerate(request.texts.items()):
+            progress.count(done, len(request.texts), "prompts encoded")
             if cache.has(key):
                 continue
             values = encode(text)
@@ -113,7 +115,7 @@ def encode_texts(request: EncodeRequest, phase: Callable[[str], None]) -> None:
         return True
 
     if not unless_out_of_memory(lambda: encode_on(torch.device(request.device))):
-        phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
+        progress.phase("The text encoder does not fit on the GPU: the captions are encoded on the CPU")
         empty_device_cache()
         encode_on(torch.device("cpu"))
     empty_device_cache()

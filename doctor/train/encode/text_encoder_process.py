@@ -2,8 +2,8 @@
 
 Only it imports transformers, which takes as long as torch, while the other imports diffusers. When it ends, all of
 its memory goes back to the system and to the GPU; and when the system ends it for want of memory, the run can say so.
-It reads one request, a line of JSON, and answers in lines of JSON: {"phase": text} any number of times, then
-{"done": true} or {"error": text}. It ends when the other process does.
+It reads one request, a line of JSON, and answers in lines of JSON: {"phase": text} and {"count": [done, total,
+pieces]} any number of times, then {"done": true} or {"error": text}. It ends when the other process does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING
 
+from ...progress import Progress
 from ..runtime.train_error import TrainError
 
 if TYPE_CHECKING:
@@ -66,14 +67,16 @@ class TextEncoderProcess:
         self.writer.start()
         self.asked = True
 
-    def finish(self, phase: Callable[[str], None]) -> None:
+    def finish(self, progress: Progress) -> None:
         """Waits until the process has done what it was asked for, if anything, and has ended. Raises TrainError."""
         if not self.asked or self.process is None or self.process.stdout is None:
             return self.close()
         for line in self.process.stdout:
             answer = json.loads(line) if line.endswith("\n") else {}
             if "phase" in answer:
-                phase(answer["phase"])
+                progress.phase(answer["phase"])
+            elif "count" in answer:
+                progress.count(*answer["count"])
             elif answer:
                 self.close()
                 if "error" in answer:

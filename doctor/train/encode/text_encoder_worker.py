@@ -8,8 +8,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
+from ...progress import Progress
 from ..runtime.heavy_imports import explained_imports
 from ..runtime.train_error import TrainError
 from .text_encoder_process import EncodeRequest
@@ -43,12 +45,25 @@ def main() -> int:
         asked = EncodeRequest(**json.loads(request))
         torch.set_num_threads(asked.threads)
         with explain_gpu_failures():
-            encode_texts(asked, lambda text: say(phase=text))
+            encode_texts(asked, _Answers(say))
     except TrainError as error:
         say(error=str(error))
         return 1
     say(done=True)
     return 0
+
+
+class _Answers(Progress):
+    """Whatever is told here, the other process tells."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self.say = say
+
+    def phase(self, text: str) -> None:
+        self.say(phase=text)
+
+    def count(self, done: int, total: int, pieces: str) -> None:
+        self.say(count=(done, total, pieces))
 
 
 def _end_with(other: int) -> None:

@@ -165,8 +165,11 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
         for part, peak in start.get("peak_memory", {}).items():
             sizes = ", ".join(f"{size / 2**30:.2f} GiB {of}" for of, size in peak.items())
             told[f"most GPU memory while {part}, {start['at']}"] = sizes
+    asked = record.get("asked", {})  # what is otherwise here
     settings = {
-        key.replace("_", " "): value for key, value in record.get("settings", {}).items() if key not in READING
+        key.replace("_", " "): f"{_words(value)} (the config: {_words(asked[key])})" if key in asked else value
+        for key, value in record.get("settings", {}).items()
+        if key not in READING
     }
     yield from _table("<h2>What was trained</h2>", "", settings)
     yield from _table("<h2>With what</h2>", "", told)

@@ -28,10 +28,13 @@ GIT_SECONDS = 5
 SECRET = re.compile(r"(token|password|secret|api_?key|webhook)$", re.I)
 
 
-def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, before: dict[str, Any]) -> dict[str, Any]:
+def run_record(
+    run: Run, *, device: str, dtype: str, other: Mapping[str, Any], seed: int, step: int, before: dict[str, Any]
+) -> dict[str, Any]:
     """Returns everything that was decided before the first step.
 
-    `before` is the record of the start that is gone on from.
+    `other` are the settings that are not as asked for, by their names in a recipe, with their values here; `before`
+    is the record of the start that is gone on from.
     """
     start: dict[str, Any] = {
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -40,7 +43,7 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
     }
     hidden = ("settings", "keys", "metadata", "recipe")
     own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in hidden}
-    settings = {**own, **by_name(run.recipe)}
+    asked = {**own, **by_name(run.recipe)}
     leaves = {key: one.value for key, one in run.settings.items() if not isinstance(one.value, dict | list)}
     written = {key: _told(key, value) for key, value in leaves.items()}
     if isinstance(old := before.get("written"), dict) and old != written:
@@ -55,7 +58,8 @@ def run_record(run: Run, *, device: str, dtype: str, seed: int, step: int, befor
         "packages": _packages(),
         "computed_in": dtype,
         "seed": seed,
-        "settings": {key: _plain(value) for key, value in settings.items()},
+        "settings": {key: _plain(value) for key, value in {**asked, **other}.items()},
+        "asked": {key: _plain(asked[key]) for key in other},
         "written": written,
     }
 

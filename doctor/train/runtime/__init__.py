@@ -1,1 +1,1 @@
-"""What every layer leans on: errors, progress, signals, memory, precision, and files written whole or not at all."""
+"""What every layer leans on: errors, signals, memory, precision, and files written whole or not at all."""

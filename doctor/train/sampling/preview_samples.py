@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 
 from ...families import family_of
 from ...files import fingerprints
+from ...model.amounts import plural
 from ...model.recipe import Recipe, SamplePrompt
+from ...progress import Progress
 from ..components.pretrained import load_vae, vae_divisor
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
@@ -39,6 +42,7 @@ class PreviewSamples:
     model: Path
     folder: Path
     name: str
+    progress: Progress
     files: list[str] = field(default_factory=list)
 
     def paint(self, stop: Stop) -> None:
@@ -47,7 +51,9 @@ class PreviewSamples:
         prompts = trainer.recipe.validation.painted
         if not prompts:
             return
+        self.progress.phase(f"Painting {plural(len(prompts), 'sample')} at step {trainer.step}")
         latents: list[Tensor] = []
+        begun, total = 0, sum(max(1, prompt.steps) for prompt in prompts)
         model = objective.model
         scheduler = scheduler_of(objective.family.RECORD, self.model, model)
         for part in self.removals:
@@ -66,10 +72,12 @@ class PreviewSamples:
                         device=trainer.device,
                         control=None if edited is None else objective.latents.get(edited).unsqueeze(0),
                         stop=trainer.ranks.agreed(stop.is_set),
+                        told=partial(self._count, begun, total),
                     )
                     if latent is None:
                         break
                     latents.append(latent)
+                    begun += max(1, prompt.steps)
         finally:
             for part in self.removals:
                 part.active = False
@@ -83,7 +91,11 @@ class PreviewSamples:
     def _file(self, number: int) -> Path:
         return self.folder / f"{self.name}_{self.trainer.step:09d}_{number}.png"
 
+    def _count(self, before: int, total: int, step: int) -> None:
+        self.progress.count(before + step, total, "sampler steps")
+
     def _decode(self, latents: Sequence[Tensor]) -> None:
+        self.progress.doing("decoding with the VAE")
         vae = load_vae(self.vae, self.trainer.device)
         for number, latent in enumerate(latents):
             file = self._file(number)

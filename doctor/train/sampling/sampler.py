@@ -30,12 +30,13 @@ def denoise(
     device: torch.device,
     control: Tensor | None = None,
     stop: Callable[[], bool] = lambda: False,
+    told: Callable[[int], None] = lambda _: None,
 ) -> Tensor | None:
     """Returns the latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
 
     `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
     by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `control` is the
-    latent of what is edited, 1 x channels x h x w.
+    latent of what is edited, 1 x channels x h x w. `told` is told of each step that begins, from 0.
     """
     family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
@@ -47,9 +48,10 @@ def denoise(
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
     scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4))
     scheduler.set_begin_index(0)
-    for time in scheduler.timesteps:
+    for number, time in enumerate(scheduler.timesteps):
         if stop():
             return None
+        told(number)
         share = (time.cpu().double() / 1000).expand(len(texts))
         noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
         guesses = family.predict(model, noisy, share, texts, prompt.guidance, control)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from ...model.recipe import Ema
+from ...progress import Progress
 from ..dataset.batch_sampler import BatchSampler
 from ..dataset.dataset_changes import dataset_fingerprint
 from ..dataset.training_items import TrainingItem
 from ..network.lora import at_scale_one, network_dropout, parameter_groups, trainable_parameters
-from ..runtime.progress import Progress
 from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks

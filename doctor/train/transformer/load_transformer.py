@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...families.part_files import title_of
+from ...progress import Progress
 from ..components.component_files import checked_tensors, component_class, component_config
 from ..families import family_named, family_of, family_titles
 from ..kernels.quantized_linear import Quantization, storage_of
@@ -89,6 +90,7 @@ def fill_transformer(
     device: torch.device,
     cache: WeightCache | None = None,
     shares: ShardPlan | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Gives every parameter of an empty model its value.
 
@@ -100,7 +102,7 @@ def fill_transformer(
     entries = checked_tensors(folder, type(model).__name__, needed)
     is_quantized = family_of(model).RECORD.is_quantized
     quantized = {n: s for n, s in linear_shapes(model).items() if quantization != "none" and is_quantized(n)}
-    loading = _Loading(entries, quantized, quantization, adapter, dtype, device, shares)
+    loading = _Loading(entries, quantized, quantization, adapter, dtype, device, shares, progress or Progress())
     layout = _layout(needed, quantized, quantization, dtype)
     if cache is None or quantization == "none":
         values = dict(loading.read())
@@ -126,6 +128,7 @@ class _Loading:
     dtype: torch.dtype
     device: torch.device
     shares: ShardPlan | None
+    progress: Progress
 
     def read(self, *, whole: bool = False) -> Iterator[tuple[str, Tensor]]:
         """The tensors from the files: those of this process, or all."""
@@ -133,7 +136,11 @@ class _Loading:
         if shares is not None and not whole:
             entries = [shares.part(entry) for entry in entries]
             adapter = {name: shares.delta(name, delta) for name, delta in adapter.items()}
-        return read_tensors(entries, self.quantized, self.quantization, adapter, self.dtype, self.device)
+        values = read_tensors(entries, self.quantized, self.quantization, adapter, self.dtype, self.device)
+        total = len(entries) + len(self.quantized)  # of a quantized one come codes and scale
+        for done, value in enumerate(values, 1):
+            self.progress.count(done, total, "tensors")
+            yield value
 
 
 def _through_cache(loading: _Loading, cache: WeightCache, layout: Layout, folder: Path) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ SIMPLETUNER = Trainer(
     editor=f"{__name__}.schema:for_editor",
     table="simpletuner.json",
     packages=("simpletuner",),
+    requirements=("pyproject.toml",),
     in_logs=r"(?i:simpletuner)",
     failures=f"{__name__}:failures.yaml",
     recipe=f"{__name__}.recipe",

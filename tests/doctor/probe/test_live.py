@@ -125,6 +125,6 @@ def test_speed_is_measured_or_unknown_never_made_up(tmp_path: Path) -> None:
 
 
 def test_package_versions_come_from_metadata_without_importing() -> None:
-    versions = WORLD.packages(["huggingface_hub", "hf_xet", "no_such_package"])
-    assert set(versions) == {"huggingface_hub", "hf_xet"}
+    versions = WORLD.packages()
+    assert set(versions) > {"huggingface_hub", "hf_xet"} and "no_such_package" not in versions
     assert versions["huggingface_hub"][0].isdigit()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from zdoctor.doctor import state
+from zdoctor.doctor.cli import main
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +71,29 @@ def test_the_memory_is_bounded(folder: Path, tmp_path: Path, monkeypatch: pytest
         state.remember("x.yaml")
     assert state.recall() == "x.yaml"
     assert (folder / "configs.json").read_text().count("x.yaml") == 3
+
+
+def test_what_is_no_config_of_any_trainer_is_not_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+    """A picture that was named by a slip must not be what the next `zdoctor check` looks at."""
+    shutil.copy(ROOT / "tests/configs/windows_escapes.yaml", "sick.yaml")
+    main(["check", "sick.yaml"])
+    for name, data in (
+        ("picture.png", b"\x89PNG\r\n\0\0"),
+        ("drawing.svg", b"<svg></svg>"),
+        ("own.json", b'{"a": 1}'),
+    ):
+        Path(name).write_bytes(data)
+        for command in ("check", "fix"):
+            main([command, name])
+            assert state.recall() == "sick.yaml"
+
+
+@pytest.mark.parametrize("command", [["fix", "sick.yaml", "--apply"], ["undo"], ["history"]])
+def test_a_home_that_cannot_be_written_names_the_way_out(
+    command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.write_text("a file")
+    shutil.copy(ROOT / "tests/configs/windows_escapes.yaml", "sick.yaml")
+    assert main(command) == 2
+    assert "The environment variable ZDOCTOR_STATE names another state folder." in capsys.readouterr().err
+    assert Path("sick.yaml").read_bytes() == (ROOT / "tests/configs/windows_escapes.yaml").read_bytes()

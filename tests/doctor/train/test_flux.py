@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
@@ -59,7 +60,7 @@ def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
     texts = TextEmbeddings(
         EncodingCache(cache), family, {name: folder / name for name in family.TEXT_PARTS}, torch.float32
     )
-    assert texts.prepare(prompts, CPU, lambda _: None) == len(prompts)
+    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
     return [texts.get(prompt) for prompt in prompts]
 
 
@@ -113,7 +114,7 @@ def test_what_fills_a_prompt_up_is_not_looked_at(flux: Path, tmp_path: Path) -> 
     masked = TextEmbeddings(EncodingCache(tmp_path), family, folders, torch.float32, masked=True)
     plain = TextEmbeddings(EncodingCache(tmp_path), family, folders, torch.float32)
     prompts = ("a b ab", "b")
-    assert masked.prepare(prompts, CPU, lambda _: None) == plain.prepare(prompts, CPU, lambda _: None) == 2
+    assert masked.prepare(prompts, CPU, Progress()) == plain.prepare(prompts, CPU, Progress()) == 2
     texts = [masked.get(prompt) for prompt in prompts]
     pipe = pipeline(flux)
     short = []

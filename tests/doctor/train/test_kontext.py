@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors import safe_open
 
 from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError, refuse
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, epoch_batches, load_pixels, read_training_items
@@ -53,11 +54,11 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     (edited,) = sample_control_images(run.recipe, 16)
     assert edited is not None
     latents = Latents(EncodingCache(tmp_path), flux / "vae")
-    latents.prepare([edited], CPU, lambda _: None)
+    latents.prepare([edited], CPU, Progress())
     texts = TextEmbeddings(
         EncodingCache(tmp_path), family, {name: flux / name for name in family.TEXT_PARTS}, torch.float32
     )
-    texts.prepare([prompt.prompt], CPU, lambda _: None)
+    texts.prepare([prompt.prompt], CPU, Progress())
     text = texts.get(prompt.prompt)
     pipe: Any = FluxKontextPipeline.from_pretrained(str(flux))
     pipe.set_progress_bar_config(disable=True)

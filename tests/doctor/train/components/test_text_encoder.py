@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen3Model, T5EncoderModel
 
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import text_encoder
 from zdoctor.doctor.train.components.pretrained import load_pretrained
@@ -129,7 +130,7 @@ def test_embeddings_made_in_float16_take_the_room_of_bfloat16(tiny: Path, tmp_pa
     for dtype in (torch.float16, torch.float32):
         folders = {name: tiny / name for name in zimage.TEXT_PARTS}
         texts = TextEmbeddings(EncodingCache(tmp_path), zimage, folders, dtype)
-        assert texts.prepare(["a red circle"], CPU, lambda _: None) == 1
+        assert texts.prepare(["a red circle"], CPU, Progress()) == 1
         made[dtype] = texts.get("a red circle")["states"]
     assert made[torch.float16].dtype == torch.bfloat16
     torch.testing.assert_close(made[torch.float16].float(), made[torch.float32], rtol=0.02, atol=0.02)
@@ -151,7 +152,7 @@ def test_a_processor_without_bfloat16_does_not_emulate_it(
     monkeypatch.setattr(torch.nn.functional, "linear", linear)
     folders = {name: tiny / name for name in zimage.TEXT_PARTS}
     texts = TextEmbeddings(EncodingCache(tmp_path), zimage, folders, torch.bfloat16)
-    texts.prepare(["a red circle"], CPU, lambda _: None)
+    texts.prepare(["a red circle"], CPU, Progress())
     assert set(seen) == {torch.float32}
     assert texts.get("a red circle")["states"].dtype == torch.bfloat16
 

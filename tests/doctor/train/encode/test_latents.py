@@ -13,6 +13,7 @@ from diffusers.pipelines.z_image.pipeline_z_image import ZImagePipeline
 from safetensors.torch import load_file, save_file
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import pretrained, text_encoder
 from zdoctor.doctor.train.components.component_files import component_folder
@@ -36,7 +37,7 @@ def texts(model: Path, cache: Path) -> TextEmbeddings:
     return TextEmbeddings(EncodingCache(cache), zimage, folders, torch.float32)
 
 
-def silence(_: str) -> None: ...
+silence = Progress()
 
 
 def test_embeddings_are_those_of_the_pipeline(tiny: Path, tmp_path: Path) -> None:
@@ -51,13 +52,13 @@ def test_embeddings_are_those_of_the_pipeline(tiny: Path, tmp_path: Path) -> Non
 
 
 def test_what_is_cached_needs_no_text_encoder(tiny: Path, tmp_path: Path) -> None:
-    phases: list[str] = []
+    told = Recorder()
     texts(tiny, tmp_path).prepare(PROMPTS, CPU, silence)
-    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 0
-    assert phases == []
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, told) == 0
+    assert told.phases == []
     damaged = next(tmp_path.glob("text-*"))
     damaged.write_bytes(b"half")
-    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, phases.append) == 1
+    assert texts(tiny, tmp_path).prepare(PROMPTS, CPU, told) == 1
 
 
 def test_another_text_encoder_is_not_answered_from_the_cache(tiny: Path, tmp_path: Path) -> None:

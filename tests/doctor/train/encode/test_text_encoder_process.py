@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
@@ -28,7 +29,7 @@ def texts(model: Path, cache: Path, process: TextEncoderProcess | None = None) -
     )
 
 
-def silence(_: str) -> None: ...
+silence = Progress()
 
 
 @pytest.fixture(autouse=True)

@@ -80,14 +80,30 @@ def test_the_page_says_what_was_trained_and_not_where_that_was_found() -> None:
     assert "datasets/0" not in told and "/config" not in told
 
 
+def test_what_this_machine_has_not_is_not_recorded_as_used(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """Eight-bit AdamW and `device: cuda` need a card: the record and the page name what ran in their place."""
+    run = run_with(steps=1, optimizer="adamw8bit", device="cuda")
+    go(run, tiny, circles, tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    used, asked = record["settings"], record["asked"]
+    assert (used["optimizer"], used["device"]) == ("adamw", "cpu")
+    assert (asked["optimizer"], asked["device"]) == ("adamw8bit", "cuda")
+    assert "rank" not in asked and record["machine"]["device"] == "cpu"
+    told = Reader((tmp_path / "report.html").read_text()).text
+    assert "adamw (the config: adamw8bit)" in told and "cpu (the config: cuda)" in told
+    again = go(run_with(steps=1, optimizer="adamw"), tiny, circles, tmp_path / "other")
+    assert again.steps == 1 and json.loads((tmp_path / "other" / "run.json").read_text())["asked"] == {}
+
+
 def test_what_the_config_said_at_each_start_is_kept() -> None:
     """Also what no field of a Run holds; words for a login are not."""
     settings = written(train={}, train__lr=0.1, train__do_differential_guidance=True, logging__api_key="k3y")
-    first = run_record(run_with(settings=settings), device="cpu", dtype="float32", seed=1, step=0, before={})
+    here: dict[str, Any] = {"device": "cpu", "dtype": "float32", "other": {}, "seed": 1}
+    first = run_record(run_with(settings=settings), **here, step=0, before={})
     assert first["written"] == {"train/lr": 0.1, "train/do_differential_guidance": True, "logging/api_key": "***"}
     assert Path(first["config"]).is_absolute()
     later = run_with(settings={**settings, **written(train__lr=0.2)})
-    again = run_record(later, device="cpu", dtype="float32", seed=1, step=9, before=first)
+    again = run_record(later, **here, step=9, before=first)
     assert again["starts"][1]["changed"] == {"train/lr": [0.1, 0.2]} and "changed" not in again["starts"][0]
     text = Reader(html_report(again, "", [], [], [])).text
     assert "train/do_differential_guidance" in text and "train/lr changed from 0.1 to 0.2" in text

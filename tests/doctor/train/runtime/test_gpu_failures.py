@@ -24,7 +24,7 @@ from zdoctor.doctor.train.runtime.gpu_failures import (
 )
 from zdoctor.doctor.train.settings.refuse import refuse
 
-from ..patient import run_with, written
+from ..patient import Recorder, run_with, written
 
 
 def test_memory_that_runs_out() -> None:
@@ -175,7 +175,7 @@ def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(
     monkeypatch.setattr(zimage, "load_text_encoder", loaded)
     monkeypatch.setattr(zimage, "text_encoder", encoder)
     texts = TextEmbeddings(EncodingCache(tmp_path), zimage, {n: tiny / n for n in zimage.TEXT_PARTS}, torch.float32)
-    said: list[str] = []
-    assert texts.prepare(["one", "two"], torch.device("cuda"), said.append) == 2
-    assert len(made) == 2 and "does not fit on the GPU" in said[-1]
+    told = Recorder()
+    assert texts.prepare(["one", "two"], torch.device("cuda"), told) == 2
+    assert len(made) == 2 and "does not fit on the GPU" in told.phases[-1]
     assert texts.get("one")["states"].isfinite().all() and texts.get("two")["states"].isfinite().all()

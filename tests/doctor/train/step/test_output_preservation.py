@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from zdoctor.doctor.model.datasets import Dataset
+from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.distributed.ranks import Ranks
@@ -48,8 +49,8 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     texts = TextEmbeddings(
         EncodingCache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32
     )
-    latents.prepare(items, CPU, lambda _: None)
-    texts.prepare(prompts_to_encode(run.recipe, items), CPU, lambda _: None)
+    latents.prepare(items, CPU, Progress())
+    texts.prepare(prompts_to_encode(run.recipe, items), CPU, Progress())
     model = bare(tiny)
     network = add_network(model, lora_targets(model), run.recipe.network, 0)
     generator = torch.Generator().manual_seed(1)

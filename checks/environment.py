@@ -1,0 +1,268 @@
+"""The environment against what the trainer asks of it, and what its packages ask of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..doctor.model import Finding, found
+from ..doctor.model.environment import Environment, Installed, Unmet, Version, release
+from ..doctor.packages.names import ALIKE
+from ..doctor.rules import NotApplicable, prevents, rule
+
+_COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
+# The first version whose wheels work with NumPy 2; older ones end, or warn and then fail, when they use an array.
+# Read in each project's release notes, and tried where a wheel for this Python exists (docs/measurements.md).
+_SINCE_NUMPY_2: dict[str, Version] = {
+    "matplotlib": (3, 8, 4),
+    "opencv_contrib_python": (4, 10, 0, 84),
+    "opencv_python": (4, 10, 0, 84),
+    "opencv_python_headless": (4, 10, 0, 84),
+    "pandas": (2, 2, 2),
+    "scipy": (1, 13),
+    "torch": (2, 3),
+}
+
+
+@rule("PKG006", "error", "required-package-missing")
+@prevents("ModuleNotFoundError", r"No module named '[\w.]+'")
+def required_package_missing(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """The trainer imports a package when it starts, and it is not installed.
+
+    What: What the checkout at hand asks for in its requirements, against the packages of the Python that will run it,
+    by their metadata. It is an error where a module that every start goes through imports the package at its left
+    edge; what is missing otherwise is told by PKG007.
+    Why: An update of the checkout brings new requirements, an install that ended early leaves some out, and another
+    Python than the one that was installed into has none of them.
+    Repair: Install the checkout's requirements; zdoctor shows the command.
+    Upstream: https://pip.pypa.io/en/stable/reference/requirements-file-format/
+    Signature: ModuleNotFoundError: No module named 'oyaml'
+    """
+    _asked(installed)
+    for one in installed.own:
+        if one.kind == "missing" and one.imported is not None:
+            yield found(
+                one.requirement.where,
+                "{python} does not have {package}, which {file} imports.",
+                otherwise="The trainer ends at its start: No module named {package}.",
+                evidence=_evidence(one, environment),
+                package=one.requirement.name,
+                file=f"{one.imported.path}:{one.imported.line}",
+            )
+
+
+@rule("PKG007", "warning", "requirement-not-met")
+def requirement_not_met(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """A package is not of the version that the trainer's checkout asks for, or is missing.
+
+    What: The requirements of the checkout at hand (requirements.txt with the files that it names, pyproject.toml),
+    their markers evaluated for the Python that will run it, against what is installed there; of those from a
+    repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
+    Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
+    Repair: Install the checkout's requirements; zdoctor shows the command.
+    Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
+    Signature: None; pip says nothing later on.
+    """
+    _asked(installed)
+    for one in installed.own:
+        if one.kind == "missing" and one.imported is not None:
+            continue
+        if one.kind == "missing":
+            message = "{python} does not have {asked}, which the trainer asks for."
+        elif one.requirement.name == "python":
+            message = "{python} is Python {installed}; the trainer asks for {asked}."
+        else:
+            message = "{python} has {package} {installed}; the trainer asks for {asked}."
+        yield found(
+            one.requirement.where,
+            message,
+            otherwise=_COMMIT if one.kind != "missing" else "What uses it ends with an ImportError.",
+            evidence=_evidence(one, environment),
+            package=one.requirement.name,
+            asked=one.requirement.text,
+        )
+
+
+@rule("PKG008", "warning", "packages-that-conflict")
+def packages_that_conflict(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """An installed package asks for another version of a package than the one that is there.
+
+    What: The Requires-Dist of the trainer's packages and of all that they lead to, markers evaluated, as `pip check`
+    does it, but for packages that this training never meets. torchvision beside another torch is PKG009.
+    Why: pip only sees what it installs in one command; a later install moves a package under those that lean on it.
+    Repair: Install the package that is asked for; zdoctor shows the command.
+    Upstream: https://pip.pypa.io/en/stable/cli/pip_check/
+    Signature: ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module
+    """
+    for one in _between(installed):
+        if _is_torch_of_torchvision(one):
+            continue
+        message = "{by} {version} asks for {asked}; {python} "
+        message += "does not have it." if one.kind == "missing" else "has {installed}."
+        yield found(
+            None,
+            message,
+            otherwise="Importing {by} fails, or it does what nobody tried.",
+            evidence=_evidence(one, environment),
+            by=one.requirement.by,
+            version=installed.metadata[one.requirement.by].version,
+            asked=one.requirement.text,
+        )
+
+
+@rule("PKG009", "error", "torchvision-of-another-torch")
+@prevents("RuntimeError", r"operator torchvision::nms does not exist")
+def torchvision_of_another_torch(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """torchvision was built for another version of torch than the one that is installed.
+
+    What: The version of torch that torchvision's own metadata asks for, which is one alone, against the one there.
+    Why: Its import registers operators with torch; those of another version are not found.
+    transformers and diffusers import torchvision where it is installed.
+    Repair: Install the torchvision that belongs to this torch; zdoctor shows the command.
+    Upstream: https://github.com/pytorch/vision#installation
+    Signature: RuntimeError: operator torchvision::nms does not exist
+    """
+    for one in _between(installed):
+        if _is_torch_of_torchvision(one) and one.installed:
+            yield found(
+                None,
+                "{python} has torchvision {version}, which belongs to {asked}, and torch {installed}.",
+                otherwise="The trainer ends at its imports: operator torchvision::nms does not exist.",
+                evidence=_evidence(one, environment),
+                version=installed.metadata["torchvision"].version,
+                asked=one.requirement.text.replace("==", " "),
+            )
+
+
+@rule("PKG010", "error", "package-installed-in-part")
+@prevents("ImportError", r"cannot open shared object file|DLL load failed")
+def package_installed_in_part(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """A package is installed by its metadata, and files of it are not there.
+
+    What: For each package the first modules of the list of files that pip leaves (RECORD), for the largest ones also
+    their libraries with their sizes; and folders whose name begins with ~, which pip leaves where it was stopped.
+    Why: An install that was stopped, a full disk, an antivirus program that took a library away, a folder deleted
+    by hand. pip believes its own metadata and says "Requirement already satisfied".
+    Repair: Install that version once more; zdoctor shows the command.
+    Upstream: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+    Signature: ImportError: libtorch_cuda.so: cannot open shared object file: No such file or directory
+    """
+    for one in installed.broken:
+        yield found(
+            None,
+            "{python} has {package} {version} in part: {absent}{more} is not there as it was installed.",
+            otherwise="Importing it fails, and pip takes it for installed.",
+            evidence={"python": environment.python, "package": one.name, "version": one.version},
+            absent=one.absent[0],
+            more=f" (and {len(one.absent) - 1} more)" if len(one.absent) > 1 else "",
+        )
+    if installed.left_over:
+        yield found(
+            None,
+            "An install was stopped in the middle: pip left {first}.",
+            otherwise="Nothing uses it, but pip warns of an invalid distribution, and the package may be incomplete.",
+            evidence={"folders": list(installed.left_over)},
+            severity="note",
+            first=installed.left_over[0],
+        )
+
+
+@rule("PKG011", "error", "built-for-numpy-1")
+@prevents("ImportError", r"numpy\.core\.multiarray failed to import")
+@prevents("RuntimeError", r"Numpy is not available")
+def built_for_numpy_1(environment: Environment) -> Iterator[Finding]:
+    """A package was built for NumPy 1, and NumPy 2 is installed.
+
+    What: NumPy 2 beside a version of torch, OpenCV, SciPy, pandas or matplotlib whose wheels were built for NumPy 1.
+    Why: NumPy 2 changed the layout of its arrays in C. A package that does not bound NumPy gets the newest.
+    Repair: Install NumPy 1.26, or a newer version of that package; zdoctor shows the command.
+    Upstream: https://numpy.org/doc/stable/numpy_2_0_migration_guide.html
+    Signature: A module that was compiled using NumPy 1.x cannot be run in NumPy 2; Numpy is not available
+    """
+    numpy = environment.versions.get("numpy", "")
+    if not numpy:
+        raise NotApplicable
+    for package, since in _SINCE_NUMPY_2.items():
+        version = environment.versions.get(package, "")
+        if release(numpy) >= (2,) and release(version) and release(version) < since:
+            yield found(
+                None,
+                "{python} has {package} {version}, which was built for NumPy 1, and NumPy {numpy}.",
+                otherwise="It ends when it is imported, or when it first uses an array.",
+                evidence={"python": environment.python, "package": package, "version": version},
+                numpy=numpy,
+            )
+
+
+@rule("PKG012", "note", "two-packages-with-one-module")
+def two_packages_with_one_module(environment: Environment) -> Iterator[Finding]:
+    """Two installed packages bring the same module.
+
+    What: OpenCV and its headless and contrib builds in different versions (of one version they hold the same),
+    onnxruntime and its GPU build, pynvml before 12 and nvidia-ml-py.
+    Why: The one that was installed later overwrote files of the other; to uninstall one of them breaks both.
+    Repair: None by zdoctor; uninstall all of them and install the one that is needed.
+    Upstream: https://github.com/opencv/opencv-python#installation-and-usage
+    Signature: None; pip says nothing later on.
+    """
+    for module, group in ALIKE.items():
+        there = [name for name in group if environment.has(name)]
+        versions = {release(environment.versions[name])[:2] for name in there}
+        if len(there) > 1 and not (module == "cv2" and len(versions) == 1) and not _is_wrapper(environment):
+            yield found(
+                None,
+                "{python} has {packages}, which bring the same module {module}.",
+                otherwise="Which of them is imported hangs on the order they were installed in.",
+                evidence={"python": environment.python, "packages": " and ".join(there)},
+                module=module,
+            )
+
+
+@rule("PKG013", "error", "environment-without-its-python")
+def environment_without_its_python(environment: Environment) -> Iterator[Finding]:
+    """The virtual environment was made of a Python that is no longer there.
+
+    What: The interpreter behind the environment: what bin/python leads to, on Windows the folder that pyvenv.cfg
+    names as home.
+    Why: That Python was uninstalled, updated to another release, or the environment was moved from another machine.
+    Repair: None by zdoctor; install that Python again, or make the environment anew and install into it.
+    Upstream: https://docs.python.org/3/library/venv.html
+    Signature: No Python at '…'; bad interpreter: No such file or directory
+    """
+    if not environment.folders:
+        raise NotApplicable
+    if environment.base_gone:
+        yield found(
+            None,
+            "{python} was made of {base}, which is not there.",
+            otherwise="Nothing of this environment starts.",
+            evidence={"python": environment.python},
+            base=environment.base_gone,
+        )
+
+
+def _is_wrapper(environment: Environment) -> bool:
+    """Whether the package pynvml leaves the module of that name to nvidia-ml-py."""
+    return release(environment.versions.get("pynvml", "")) >= (12,)
+
+
+def _asked(installed: Installed) -> None:
+    if not installed.asked:
+        raise NotApplicable
+
+
+def _between(installed: Installed) -> Iterator[Unmet]:
+    """What packages ask of each other; what the trainer itself asks for is told of the trainer."""
+    own = {one.requirement.name for one in installed.own}
+    for one in installed.between:
+        if one.requirement.name not in own:
+            yield one
+
+
+def _is_torch_of_torchvision(one: Unmet) -> bool:
+    return (one.requirement.by, one.requirement.name) == ("torchvision", "torch") and one.kind == "version"
+
+
+def _evidence(one: Unmet, environment: Environment) -> dict[str, object]:
+    asked = one.requirement
+    wanted = f"git+{asked.url}@{asked.commit}" if asked.commit else f"{asked.name}{asked.versions}".replace("_", "-")
+    return {"python": environment.python, "requirement": asked.text, "wanted": wanted, "installed": one.installed}

@@ -1,0 +1,50 @@
+"""The environment alone, without a config: its packages, its cards, and what a checkout at hand asks of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ..configs.reading import Reading
+from ..model import Config, Run, Unjudged
+from ..model.record import replace
+from ..probe.world import World
+from ..rules import Rule
+from ..trainers import trainers
+from .examination import Examination, python_of
+from .judged import about
+from .look import Look
+
+FACTS = frozenset(("environment", "installed", "gpus", "system", "run"))
+
+
+def examine_environment(world: World, rules: Sequence[Rule], trainer: str | None = None) -> Examination:
+    """What keeps this environment from training. `trainer` is whose it is; else that of the checkout at hand."""
+    started = time.perf_counter()
+    whose = trainer or _at_hand(world)
+    config = Config("", "", whose)
+    run = Run(whose or "", "", "", 0, "other", "", "")
+    asked = tuple(rule for rule in rules if FACTS.issuperset(rule.needs) and _looks(rule) and rule.suits(whose))
+    report, facts = Look(world, deep=False, microstep=None).with_fixes(asked, config, run)
+    areas = dict.fromkeys(about(rule) for rule in asked)
+    gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
+    report = replace(
+        report,
+        trainer=whose,
+        elapsed_ms=(time.perf_counter() - started) * 1000,
+        machine=world.system.recorded,
+        trainable=False,
+        python=python_of((facts,)),
+        judged=tuple(area for area in areas if area not in gaps),
+        not_judged=tuple(Unjudged(area, reason) for area, reason in gaps.items()),
+    )
+    return Examination(report, (facts,), Reading(config, (run,)), asked, config)
+
+
+def _looks(rule: Rule) -> bool:
+    return not {"environment", "installed"}.isdisjoint(rule.needs)
+
+
+def _at_hand(world: World) -> str | None:
+    """The trainer whose checkout lies at, above or just below the working directory."""
+    return next((one.name for one in trainers() if world.schema(one.name, (world.system.cwd,)) is not None), None)

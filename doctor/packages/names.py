@@ -1,0 +1,45 @@
+"""Packages that are imported by another name than they are installed by, and packages that stand in for another.
+
+Each was read off the package's own wheel (its RECORD or top_level.txt) on 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "invisible_watermark": ("imwatermark",),
+    "lycoris_lora": ("lycoris",),
+    "nvidia_ml_py": ("pynvml",),
+    "open_clip_torch": ("open_clip",),
+    "opencv_python": ("cv2",),
+    "optimum_quanto": ("optimum.quanto",),
+    "pillow": ("PIL",),
+    "prodigy_plus_schedule_free": ("prodigyplus",),
+    "protobuf": ("google.protobuf",),
+    "python_dotenv": ("dotenv",),
+    "python_slugify": ("slugify",),
+    "pyyaml": ("yaml",),
+    "scikit_image": ("skimage",),
+    "scikit_learn": ("sklearn",),
+}
+_CV2 = ("opencv_python", "opencv_python_headless", "opencv_contrib_python", "opencv_contrib_python_headless")
+# Packages that bring the same module: one is enough, and of two the later one overwrites files of the first.
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "cv2": _CV2,
+    "onnxruntime": ("onnxruntime", "onnxruntime_gpu", "onnxruntime_directml"),
+    "pynvml": ("nvidia_ml_py", "pynvml"),
+    "triton": ("triton", "triton_windows", "pytorch_triton", "pytorch_triton_rocm"),
+}
+
+
+def modules_of(name: str) -> tuple[str, ...]:
+    """The modules that a package is imported by."""
+    return _MODULES.get(name, (name,))
+
+
+def provided(name: str, installed: Container[str]) -> bool:
+    """Whether another package that is installed brings the same module."""
+    return any(
+        name in group and any(other in installed for other in group if other != name) for group in ALIKE.values()
+    )

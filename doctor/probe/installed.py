@@ -1,0 +1,110 @@
+"""What is installed for a run, held against what its trainer and the packages themselves ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..model import Run, Schema, Unknown
+from ..model.environment import Environment, Installed, Requirement, Unmet
+from ..model.record import replace
+from ..packages.names import modules_of, provided
+from ..packages.requirements import Asked, of_lines, of_project
+from ..packages.unmet import between, unmet
+from ..packages.versions import variables
+from ..trainers import trainer_of
+from .packages import left_over_in
+from .source.imports import first_imports
+from .world import World
+
+# What every trainer of diffusion models leans on: conflicts among these are told even where no file asks for them.
+CORE = (
+    *("torch", "torchvision", "torchaudio", "diffusers", "transformers", "accelerate", "peft", "safetensors"),
+    *("huggingface_hub", "tokenizers", "bitsandbytes", "numpy"),
+)
+DEEPEST = 5  # files of requirements that name each other
+
+
+def probe_installed(
+    world: World, run: Run, environment: Environment, schema: Schema | Unknown
+) -> Installed | Unknown:
+    metadata = world.metadata(environment.folders)
+    if not metadata:
+        return Unknown(f"what the packages of {environment.python} say of themselves is not known")
+    trainer = trainer_of(run.trainer)
+    system = world.system
+    marks = variables(system.os, system.machine, environment.release)
+    root = schema.source if isinstance(schema, Schema) and not run.by_runner else ""
+    sets = [_asked(world, world.below(root, name), 0) for name in trainer.requirements] if root else []
+    sets = [one for one in sets if one.requirements]
+    unread = [line for one in sets for line in one.unread]
+
+    def held(asked: Sequence[Requirement]) -> tuple[Unmet, ...]:
+        answers = list(unmet(asked, environment, metadata, marks))
+        unread.extend(one.text for one in answers if isinstance(one, Requirement))
+        return tuple(one for one in answers if isinstance(one, Unmet))
+
+    # A checkout has a file for each kind of machine; the one that was installed from is the one that fits best.
+    fits = min(((held(one.requirements), one) for one in sets), key=lambda pair: len(pair[0]), default=((), None))
+    asked = fits[1].requirements if fits[1] is not None else ()
+    names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked)))
+    return Installed(
+        own=_with_imports(world, root, trainer.entries or (trainer.marker,), fits[0], environment),
+        asked=len(asked),
+        files=tuple(dict.fromkeys(one.by for one in asked)),
+        between=tuple(
+            one
+            for one in held(tuple(between(metadata, names)))
+            if not provided(one.requirement.name, environment.versions)
+        ),
+        unread=tuple(dict.fromkeys(unread)),
+        broken=tuple(one for one in metadata.values() if one.absent),
+        left_over=left_over_in(world, environment.folders),
+        metadata=metadata,
+    )
+
+
+def _asked(world: World, path: str, depth: int) -> Asked:
+    """What a file asks for, with the files that it names; those that only bound versions are taken as bounds."""
+    data = world.read(path, 0, 1 << 20)
+    if isinstance(data, Unknown):
+        return Asked(())
+    text = data.decode("utf-8", "replace")
+    if path.endswith(".toml"):
+        return of_project(_toml(text), path, text)
+    asked = of_lines(text, path)
+    whole = list(asked.requirements)
+    unread = list(asked.unread)
+    for name, bounds in asked.others if depth < DEEPEST else ():
+        other = _asked(world, world.join(world.parent(path), name), depth + 1)
+        known = {one.name for one in whole}
+        whole += [one for one in other.requirements if not bounds or one.name in known]
+        unread += other.unread
+    return Asked(tuple(whole), unread=tuple(unread))
+
+
+def _toml(text: str) -> Mapping[str, Any]:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        return tomlkit.parse(text).unwrap()
+    except TOMLKitError:
+        return {}
+
+
+def _with_imports(
+    world: World, root: str, entries: Sequence[str], own: Sequence[Unmet], environment: Environment
+) -> tuple[Unmet, ...]:
+    """The requirements that nothing meets, those that are missing with the place that imports them at the start."""
+    lacking = [
+        one for one in own if one.kind != "missing" or not provided(one.requirement.name, environment.versions)
+    ]
+    wanted: Mapping[str, str] = {
+        module: one.requirement.name
+        for one in lacking
+        if one.kind == "missing"
+        for module in modules_of(one.requirement.name)
+    }
+    places = first_imports(world, root, entries, wanted) if wanted else {}
+    return tuple(replace(one, imported=places.get(one.requirement.name)) for one in lacking)

@@ -1,0 +1,112 @@
+"""What is installed in a folder of packages, by the metadata that pip leaves there; nothing is imported.
+
+Source: PyPA's specifications "Recording installed projects", "Core metadata" and "Direct URL".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..model import Unknown
+from ..model.environment import Metadata, plain
+from ..model.pattern import pattern
+from .world import Stat, World
+
+_FOLDER = pattern(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[\d.]+)?\.(dist|egg)-info")
+_REQUIRES = pattern(rb"^Requires-Dist: *(.+?)\r?$", re.M)
+_BUILD = pattern(rb"^__version__ = '([^']+)'", re.M)
+_LEFT_OVER = pattern(r"~[\w.-]+")  # pip gives what it is about to replace such a name
+HEAD = 1 << 16  # bytes of a METADATA file that are read: its fields stand first
+FIRST = 4  # modules of a package that are looked for
+_MODULE = pattern(rb'^"?([^",\r\n/.]+(?:/[^",\r\n]+)?\.py)"?,[^,\r\n]*,\d*\r?$', re.M)
+_LIBRARY = pattern(rb'^"?([^",\r\n]+\.(?:so[\d.]*|pyd|dll|dylib))"?,[^,\r\n]*,(\d+)\r?$', re.M)
+LIBRARIES_OF = frozenset(("torch", "torchvision", "bitsandbytes", "safetensors", "tokenizers", "numpy", "triton"))
+
+
+def folders_of(world: World, folder: str) -> dict[str, tuple[str, str]]:
+    """The packages in a folder: their name to the version and to their metadata's folder."""
+    found: dict[str, tuple[str, str]] = {}
+    for entry in world.names_in(folder):
+        metadata = _FOLDER.fullmatch(entry)
+        if metadata:
+            found.setdefault(plain(metadata["name"]), (metadata["version"], world.join(folder, entry)))
+    return found
+
+
+def versions_in(world: World, folder: str) -> dict[str, str]:
+    """The versions of the packages in a folder. That of torch names its build, as its own version.py has it."""
+    versions = {name: version for name, (version, _) in folders_of(world, folder).items()}
+    if "torch" in versions:
+        source = world.read(world.join(folder, "torch", "version.py"), 0, 4096)
+        found = _BUILD.search(source) if isinstance(source, bytes) else None
+        versions["torch"] = found.group(1).decode("ascii", "replace") if found else versions["torch"]
+    return versions
+
+
+def metadata_in(world: World, folders: Sequence[str]) -> dict[str, Metadata]:
+    """What the packages in these folders say of themselves; of two with one name the first counts, as for Python."""
+    found: dict[str, Metadata] = {}
+    for folder in folders:
+        for name, (version, place) in folders_of(world, folder).items():
+            if name not in found:
+                found[name] = _metadata(world, name, version, place)
+    return found
+
+
+def left_over_in(world: World, folders: Sequence[str]) -> tuple[str, ...]:
+    """What an interrupted install left: pip renames what it replaces to a name that begins with ~."""
+    return tuple(
+        world.join(folder, name)
+        for folder in folders
+        for name in world.names_in(folder)
+        if _LEFT_OVER.fullmatch(name)
+    )
+
+
+def _metadata(world: World, name: str, version: str, place: str) -> Metadata:
+    if place.endswith(".egg-info"):
+        return Metadata(name, version, place)
+    text = world.read(world.join(place, "METADATA"), 0, HEAD)
+    head = re.split(rb"\r?\n\r?\n", text, maxsplit=1)[0] if isinstance(text, bytes) else b""
+    requires = [line.decode("utf-8", "replace") for line in _REQUIRES.findall(head)]
+    origin = _origin(world, place)
+    return Metadata(
+        name,
+        version,
+        place,
+        tuple(line for line in requires if not re.search(r"\bextra\s*==", line)),
+        *origin,
+        absent=("METADATA",) if text == b"" or _is_gone(world, text, place) else _absent(world, name, place),
+    )
+
+
+def _is_gone(world: World, text: bytes | Unknown, place: str) -> bool:
+    return isinstance(text, Unknown) and world.stat(world.join(place, "METADATA")) is None
+
+
+def _origin(world: World, place: str) -> tuple[str, str]:
+    """(address, commit) of a package that came from no index."""
+    names = world.names_in(place)
+    told = world.json(world.join(place, "direct_url.json"), 1 << 16) if "direct_url.json" in names else None
+    if not isinstance(told, Mapping):
+        return "", ""
+    vcs = told.get("vcs_info")
+    commit = vcs.get("commit_id") if isinstance(vcs, Mapping) else None
+    return str(told.get("url", "")), commit if isinstance(commit, str) else ""
+
+
+def _absent(world: World, name: str, place: str) -> tuple[str, ...]:
+    """The files among the first of a package, and its libraries, that are not there as they were installed."""
+    record = world.read(world.join(place, "RECORD"), 0, None if name in LIBRARIES_OF else 1 << 13)
+    if not isinstance(record, bytes):
+        return ()
+    libraries = _LIBRARY.findall(record) if name in LIBRARIES_OF else []
+    folder, gone = world.parent(place), []
+    modules = [(file, b"0") for file in _MODULE.findall(record)[:FIRST]]  # a module may have been edited
+    for file, size in (*modules, *libraries):
+        path = file.decode("utf-8", "replace")
+        stat = world.stat(world.below(folder, path))
+        if stat is None or (isinstance(stat, Stat) and stat.kind == "file" and stat.size < int(size)):
+            gone.append(path)
+    return tuple(gone)

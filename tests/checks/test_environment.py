@@ -1,0 +1,300 @@
+"""PKG006, PKG007, PKG008, PKG009, PKG010, PKG011, PKG012, PKG013 in environments of tiny wheels.
+
+They fail for real, and pip cures them as it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zdoctor.checks import environment as rules
+from zdoctor.doctor.model import Finding, Schema, Unknown
+from zdoctor.doctor.model.environment import Environment, Installed
+from zdoctor.doctor.probe.environment import of_folder, probe_environment
+from zdoctor.doctor.probe.installed import probe_installed
+from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.rules import NotApplicable, Rule, all_repairs, all_rules
+from zdoctor.tests.environments import drop, offline, pip, put, venv, wheel
+from zdoctor.tests.models import run_of
+
+REQUIREMENTS = """-r base.txt
+scipy==1.12.0 ; python_version < "4"
+numpy
+"""
+BASE = "oyaml\nlycoris-lora==1.8.3\nnot-for-here ; sys_platform == 'nowhere'\ntoml>=0.10  # comment\nlate\n"
+RUN = "import os\nfrom toolkit.job import run\n"
+JOB = '"""import toml"""\nimport oyaml as yaml\nfrom .more import thing\ndef run():\n    import late\n'
+MORE = "try:\n    import maybe\nexcept ImportError:\n    pass\nfrom scipy import __version__ as thing\n"
+HEALTHY = {
+    "oyaml": "1.0",
+    "lycoris-lora": "1.8.3",
+    "toml": "0.10.2",
+    "scipy": "1.12.0",
+    "numpy": "1.26.4",
+    "late": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for name, version in HEALTHY.items():
+        wheel(folder, name, version)
+    wheel(folder, "lycoris-lora", "2.0", ["toml<0.10", "numpy>=1", 'kept-out ; extra == "x"'])
+    wheel(folder, "toml", "0.9")
+    wheel(folder, "torch", "2.9.1")
+    wheel(folder, "torch", "2.8.0")
+    wheel(folder, "torchvision", "0.24.1", ["torch==2.9.1", "numpy"])
+    wheel(folder, "diffusers", "0.36.0")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def healthy(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkout of ai-toolkit's shape, with all that it asks for in its venv."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name, text in {
+        "requirements.txt": REQUIREMENTS,
+        "base.txt": BASE,
+        "run.py": RUN,
+        "toolkit/__init__.py": "",
+        "toolkit/job.py": JOB,
+        "toolkit/more.py": MORE,
+    }.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    pip(venv(root / "venv"), wheels, *(f"{name}=={version}" for name, version in HEALTHY.items()))
+    return root
+
+
+@pytest.fixture
+def checkout(healthy: Path, tmp_path: Path) -> Path:
+    shutil.copytree(healthy, tmp_path / "c", symlinks=True)
+    return tmp_path / "c"
+
+
+def python_of(root: Path) -> Path:
+    return root / "venv" / "bin" / "python"
+
+
+def site(root: Path) -> Path:
+    return next((root / "venv" / "lib").glob("python3.*")) / "site-packages"
+
+
+def install(root: Path, wheels: Path, *names: str) -> None:
+    put(site(root), *(next(wheels.glob(f"{name}-*.whl")) for name in names))
+
+
+def looked_at(root: Path) -> tuple[Environment, Installed]:
+    world, schema = LiveWorld({}, cwd=str(root)), Schema("ai-toolkit", "", "", {}, source=str(root))
+    environment = probe_environment(world, run_of("m"), schema)
+    assert isinstance(environment, Environment)
+    installed = probe_installed(world, run_of("m"), environment, schema)
+    assert isinstance(installed, Installed)
+    return environment, installed
+
+
+def of_environment() -> Iterator[Rule]:
+    yield from (rule for rule in all_rules() if rule.check.__module__ == rules.__name__)
+
+
+def found_in(root: Path) -> list[Finding]:
+    environment, installed = looked_at(root)
+    facts = {"environment": environment, "installed": installed}
+    found: list[Finding] = []
+    for one in of_environment():
+        try:
+            found += [replace(f, rule=one.id) for f in one.check(**{name: facts[name] for name in one.needs})]
+        except NotApplicable:
+            continue
+    return found
+
+
+def started(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([python_of(root), "run.py"], cwd=root, capture_output=True, text=True, check=False)
+
+
+def cured(finding: Finding, wheels: Path) -> None:
+    """What the fix shows, typed into a shell; the pip of the environment is that of this Python."""
+    [fix] = [fix for cure in all_repairs()[finding.rule] for fix in cure.cure(finding)]
+    assert fix.command is not None
+    python, dash, pip_, *words = shlex.split(fix.command)
+    assert (dash, pip_) == ("-m", "pip")
+    command = [sys.executable, "-m", "pip", "--python", python, *words]
+    subprocess.run(command, env=offline(wheels), check=True, capture_output=True)
+
+
+def test_a_healthy_environment_is_silent(healthy: Path) -> None:
+    assert found_in(healthy) == []
+    assert started(healthy).returncode == 0
+    _, installed = looked_at(healthy)
+    assert installed.asked == 7 and installed.unread == ()
+
+
+def test_a_package_that_the_start_imports_is_missing(checkout: Path, wheels: Path) -> None:
+    drop(site(checkout), "scipy")
+    [finding] = found_in(checkout)
+    assert finding.rule == "PKG006" and finding.where is not None
+    assert (Path(finding.where.path).name, finding.where.line) == ("requirements.txt", 2)
+    assert finding.args["file"] == f"{checkout}/toolkit/more.py:5"
+    assert "No module named 'scipy'" in started(checkout).stderr
+    cured(finding, wheels)
+    assert found_in(checkout) == [] and started(checkout).returncode == 0
+
+
+def test_what_is_imported_later_or_perhaps_is_a_warning(checkout: Path, wheels: Path) -> None:
+    drop(site(checkout), "late")
+    drop(site(checkout), "toml")
+    assert [(f.rule, f.args["package"]) for f in found_in(checkout)] == [("PKG007", "toml"), ("PKG007", "late")]
+    assert started(checkout).returncode == 0
+
+
+def test_another_version_than_is_asked_for(checkout: Path, wheels: Path) -> None:
+    install(checkout, wheels, "lycoris_lora-2.0")
+    by_rule = {finding.rule: finding for finding in found_in(checkout)}
+    assert by_rule.keys() == {"PKG007", "PKG008"}
+    assert "has lycoris_lora 2.0; the trainer asks for lycoris_lora==1.8.3" in by_rule["PKG007"].text()
+    assert "lycoris_lora 2.0 asks for toml<0.10" in by_rule["PKG008"].text()
+    check = [sys.executable, "-m", "pip", "--python", str(python_of(checkout)), "check"]
+    assert (
+        "lycoris-lora 2.0 has requirement toml<0.10" in subprocess.run(check, capture_output=True, text=True).stdout
+    )
+    install(checkout, wheels, "lycoris_lora-1.8.3")
+    assert found_in(checkout) == []
+
+
+def test_a_commit_that_is_asked_for(checkout: Path, wheels: Path) -> None:
+    commit = "c943837899b16cbae2f619b8dd4f7bb6f07dd81a"
+    (checkout / "base.txt").write_text(BASE + f"git+https://github.com/huggingface/diffusers.git@{commit}\n")
+    install(checkout, wheels, "diffusers-0.36.0")
+    [finding] = found_in(checkout)
+    assert "has diffusers 0.36.0; the trainer asks for diffusers at commit c943837899" in finding.text()
+    [fix] = [fix for cure in all_repairs()["PKG007"] for fix in cure.cure(finding)]
+    assert fix.command is not None and fix.command.endswith(
+        f'"git+https://github.com/huggingface/diffusers.git@{commit}"'
+    )
+    for version, silent in ((commit, True), ("0" * 40, False)):
+        told = (
+            '{"url": "https://github.com/huggingface/diffusers.git", "vcs_info": {"vcs": "git", "commit_id": "%s"}}'
+        )
+        (site(checkout) / "diffusers-0.36.0.dist-info" / "direct_url.json").write_text(told % version)
+        assert (found_in(checkout) == []) is silent
+
+
+def test_the_python_that_a_project_asks_for(checkout: Path) -> None:
+    (checkout / "requirements.txt").write_text("python-dateutil-is-no-python ; python_version < '3'\n")
+    (checkout / "dgx_requirements.txt").write_text("")
+    assert found_in(checkout) == []
+
+
+def test_torchvision_of_another_torch(checkout: Path, wheels: Path) -> None:
+    install(checkout, wheels, "torch-2.9.1", "torchvision-0.24.1")
+    assert found_in(checkout) == []
+    install(checkout, wheels, "torch-2.8.0")
+    [finding] = found_in(checkout)
+    assert (
+        finding.rule == "PKG009"
+        and "torchvision 0.24.1, which belongs to torch 2.9.1, and torch 2.8.0" in finding.text()
+    )
+    cured(finding, wheels)
+    assert found_in(checkout) == []
+
+
+def test_a_build_of_torch_is_the_torch_that_torchvision_asks_for(checkout: Path, wheels: Path) -> None:
+    install(checkout, wheels, "torch-2.9.1", "torchvision-0.24.1")
+    (site(checkout) / "torch" / "version.py").write_text("__version__ = '2.9.1+cu128'\n")
+    assert found_in(checkout) == []
+    assert looked_at(checkout)[0].versions["torch"] == "2.9.1+cu128"
+
+
+@pytest.mark.parametrize("kind", ["module", "metadata", "left over"])
+def test_a_package_in_part(kind: str, checkout: Path, wheels: Path) -> None:
+    if kind == "left over":
+        (site(checkout) / "~cipy").mkdir()
+    elif kind == "module":
+        (site(checkout) / "scipy" / "__init__.py").unlink()
+    else:
+        (site(checkout) / "scipy-1.12.0.dist-info" / "METADATA").write_text("")
+    [finding] = found_in(checkout)
+    assert finding.rule == "PKG010" and finding.severity == ("note" if kind == "left over" else None)
+    if kind == "module":
+        assert started(checkout).returncode != 0
+        cured(finding, wheels)
+        assert found_in(checkout) == [] and started(checkout).returncode == 0
+
+
+def test_a_module_that_was_edited_is_whole(checkout: Path) -> None:
+    (site(checkout) / "scipy" / "__init__.py").write_text("__version__ = 1")
+    assert found_in(checkout) == []
+
+
+def test_built_for_numpy_1() -> None:
+    def told(**versions: str) -> list[str]:
+        environment = Environment("python", versions)
+        return [str(finding.evidence["package"]) for finding in rules.built_for_numpy_1(environment)]
+
+    assert told(numpy="2.1.0", torch="2.2.2+cu121", scipy="1.12.0", pandas="2.2.3") == ["scipy", "torch"]
+    assert told(numpy="1.26.4", torch="2.2.2", scipy="1.12.0") == []
+    assert told(numpy="2.1.0", torch="2.3.0", opencv_python="4.10.0.84", scipy="1.13.0") == []
+    with pytest.raises(NotApplicable):
+        told(torch="2.2.2")
+
+
+@pytest.mark.parametrize(
+    ("versions", "module"),
+    [
+        ({"opencv_python": "4.10.0.84", "opencv_python_headless": "4.11.0.86"}, "cv2"),
+        ({"opencv_python": "4.11.0.86", "opencv_python_headless": "4.11.0.84"}, ""),
+        ({"onnxruntime": "1.19", "onnxruntime_gpu": "1.19"}, "onnxruntime"),
+        ({"pynvml": "11.5", "nvidia_ml_py": "12.5"}, "pynvml"),
+        ({"pynvml": "12.0", "nvidia_ml_py": "12.5"}, ""),
+        ({"opencv_python": "4.10.0.84"}, ""),
+    ],
+)
+def test_two_packages_with_one_module(versions: Mapping[str, str], module: str) -> None:
+    found = list(rules.two_packages_with_one_module(Environment("python", versions)))
+    assert [finding.args["module"] for finding in found] == ([module] if module else [])
+
+
+def test_an_environment_whose_python_is_gone(checkout: Path, tmp_path: Path) -> None:
+    base = tmp_path / "python3.11"
+    base.symlink_to(sys.executable)
+    python = python_of(checkout)
+    python.unlink()
+    python.symlink_to(base)
+    assert found_in(checkout) == []
+    base.unlink()
+    [finding] = found_in(checkout)
+    assert finding.rule == "PKG013" and finding.args["base"] == str(base)
+    with pytest.raises(FileNotFoundError):
+        started(checkout)
+
+
+def test_an_environment_of_windows_whose_python_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    (folder / "Lib" / "site-packages" / "torch-2.6.0.dist-info").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text(f"home = {tmp_path}{os.sep}Python312\nversion_info = 3.12.4.final.0\n")
+
+    class Windows(LiveWorld):
+        """This machine, which says that it is another."""
+
+    world = Windows({}, cwd=str(tmp_path))
+    world.system = replace(world.system, os="windows")
+    world.flavour = os.path
+    found = of_folder(world, str(folder))
+    assert found is not None and found.release == "3.12.4" and found.versions == {"torch": "2.6.0"}
+    assert found.base_gone.endswith("python.exe")
+
+
+def test_packages_that_say_nothing_are_unknown(tmp_path: Path) -> None:
+    world = LiveWorld({}, cwd=str(tmp_path))
+    assert isinstance(probe_installed(world, run_of("m"), Environment("p", {}), Unknown("none")), Unknown)
