@@ -35,17 +35,25 @@ COMMANDS = {
     "rules": "list every rule",
     "schema": "a trainer's keys: as JSON schema for editors, or mined from a checkout",
     "facts": "write what a check sees of this machine, redacted, as a machine file",
+    "completion": "print a script by which bash, zsh, fish or PowerShell completes what is typed",
     "demo": "break a tiny model in seven ways, then check, fix and train it",
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our exit code, and instead of the usage block the word that was meant."""
+    """argparse with our exit code, and instead of the usage block the word that was meant.
+
+    A command with a default for `words` gets as those what stands behind a "--".
+    """
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is of overloads
         self, args: Any = None, namespace: Any = None
     ) -> Any:
-        options, unknown = super().parse_known_args(args, namespace)
+        own = list(args or ())
+        end = own.index("--") if "--" in own and self.get_default("words") is not None else len(own)
+        options, unknown = super().parse_known_args(own[:end], namespace)
+        if end < len(own):
+            options.words = own[end + 1 :]
         if unknown:  # said by the command's own parser, which knows its options
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
@@ -62,17 +70,17 @@ class Parser(argparse.ArgumentParser):
         from difflib import get_close_matches
 
         choice = re.search(r"invalid choice: '?([^' ]+)'? \(choose from (.+)\)", message)
-        option = re.search(r"unrecognized arguments:(?: .*?)? (--[\w-]+)", message)
+        option = re.search(r"unrecognized arguments:(?: .*?)? --([\w-]+)", message)
         if choice and "argument COMMAND:" in message and os.path.isfile(choice[1]):
             return f"zdoctor {'explain' if choice[1].endswith(('.log', '.txt')) else 'check'} {choice[1]}"
         if choice:
             word, known = choice[1], re.findall(r"[\w-]+", choice[2])
         elif option:
-            word, known = option[1], re.findall(r"--[\w-]+", self.format_usage())
+            word, known = option[1], re.findall(r"--([\w-]+)", self.format_usage())
         else:
             return ""
         near = get_close_matches(word, known, 1)
-        return f"Did you mean {near[0]}?" if near else ""
+        return f"Did you mean {'' if choice else '--'}{near[0]}?" if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         name = next((word for word in words if not word.startswith("-")), "-")
-        end = words.index("--") if name == "check" and "--" in words else len(words)
-        options = parser(name).parse_args(words[:end])
-        options.words = words[end + 1 :]
+        options = parser(name).parse_args(words)
         _require_places()
         return int(options.run(options))
 
@@ -116,7 +122,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("-V", "--version", action="version", version=f"zdoctor {__version__}")
-    root.set_defaults(zdoctor=main)
+    root.set_defaults(zdoctor=main, parser=parser)
     commands = root.add_subparsers(
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
     )

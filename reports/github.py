@@ -22,8 +22,11 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
 
 
 def _report(report: Report) -> Iterator[str]:
+    failing = {id(finding) for finding in report.failing}
     for finding in report.findings:
-        yield _finding(finding, report.config)
+        yield _finding(
+            finding, report.config, "error" if id(finding) in failing else LEVELS[finding.severity or "note"]
+        )
     if report.cut_short:
         yield command("error", report.cut_short, file=report.config, title="cut short")
     for reason, rules in words.by_reason(report.crashed).items():
@@ -34,14 +37,15 @@ def _report(report: Report) -> Iterator[str]:
         title = f"not judged: {', '.join(one.what for one in report.not_judged)}"
         severity = "error" if report.missed else "warning"
         yield command(severity, words.with_reasons(report), file=report.config, title=title)
-    told = f"{words.with_reasons(report)} · {words.outcomes(report)} · exit code {report.exit_code}"
+    settings = f" · settings: {report.settings}" if report.settings else ""
+    told = f"{words.with_reasons(report)} · {words.outcomes(report)} · exit code {report.exit_code}{settings}"
     yield f"zdoctor {report.command}: {told}"
 
 
-def _finding(finding: Finding, config: str) -> str:
+def _finding(finding: Finding, config: str, level: str) -> str:
     where = finding.where
     return command(
-        LEVELS[finding.severity or "note"],
+        level,
         words.told(finding),
         file=where.path if where is not None else config,
         line=where.line if where is not None else None,

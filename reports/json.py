@@ -31,13 +31,21 @@ def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
 def as_data(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **picked(report, "ok", "config", "trainer", "machine", "python", "outputs"),
+        **picked(report, "ok", "config", "trainer", "machine", "python"),
+        "settings": report.settings or None,
+        "outputs": list(report.outputs),
         "findings": [_finding(finding) for finding in report.findings],
         "unknown": [picked(outcome, "rule", "reason") for outcome in report.unknown],
         "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
         "passed": list(report.passed),
         "not_applicable": list(report.not_applicable),
         "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
+        "baseline": report.baseline
+        and {
+            **picked(report.baseline, "file", "gone"),
+            "problem": report.baseline.problem or None,
+            "known": [_finding(finding) for finding in report.known],
+        },
         "judged": list(report.judged),
         "not_judged": [picked(one, "what", "reason") for one in report.not_judged],
         "elapsed_ms": round(report.elapsed_ms),

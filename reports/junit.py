@@ -36,8 +36,9 @@ def _suite(report: Report, rules: Sequence[Rule], version: str) -> xml.Element:
         "testsuite", {"name": words.heading(report), **count, "time": f"{report.elapsed_ms / 1000:.3f}"}
     )
     properties = xml.SubElement(suite, "properties")
-    told = {"version": version, "trainer": report.trainer, "machine": report.machine, "exit_code": report.exit_code}
-    for name, value in told.items():
+    told = {"version": version, "trainer": report.trainer, "machine": report.machine, "settings": report.settings}
+    told["baseline"] = ", ".join(words.of_baseline([report]))
+    for name, value in {**told, "exit_code": report.exit_code}.items():
         if value not in (None, ""):
             xml.SubElement(properties, "property", name=name, value=str(value))
     suite.extend(cases)
@@ -50,6 +51,7 @@ def _with(cases: Sequence[xml.Element], tag: str) -> int:
 
 def _cases(report: Report, names: dict[str, str]) -> Iterator[xml.Element]:
     found: dict[str, list[Finding]] = {}
+    failing = {id(finding) for finding in report.failing}
     for finding in report.findings:
         found.setdefault(finding.rule, []).append(finding)
     names = {**names, **{finding.rule: finding.name for finding in report.findings}}
@@ -60,7 +62,7 @@ def _cases(report: Report, names: dict[str, str]) -> Iterator[xml.Element]:
 
     for rule in sorted({*found, *report.passed}):
         made = case(rule)
-        _tell(made, found.get(rule, ()))
+        _tell(made, found.get(rule, ()), failing)
         yield made
     # A rule may end so in one of the config's runs and otherwise in another, so these are cases of their own.
     for outcome in report.crashed:
@@ -82,9 +84,9 @@ def _cases(report: Report, names: dict[str, str]) -> Iterator[xml.Element]:
         yield made
 
 
-def _tell(case: xml.Element, findings: Sequence[Finding]) -> None:
-    errors = [finding for finding in findings if finding.severity == "error"]
-    others = [finding for finding in findings if finding.severity != "error"]
+def _tell(case: xml.Element, findings: Sequence[Finding], failing: set[int]) -> None:
+    errors = [finding for finding in findings if id(finding) in failing]
+    others = [finding for finding in findings if id(finding) not in failing]
     if errors:
         where = errors[0].where
         if where is not None:

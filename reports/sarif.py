@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
 from ..doctor.model import Config, Finding, Fix, Outcome, ReplaceText, Report
+from ..doctor.model.known import fingerprint
 from ..doctor.rules import Rule
 from . import words
 from .checked import Checked
@@ -38,7 +38,7 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
 
 
 def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | None) -> Data:
-    found = (*report.findings, *(one.finding for one in report.allowed))
+    found = (*report.known, *report.findings, *(one.finding for one in report.allowed))
     named = {*(finding.rule for finding in found), *(o.rule for o in (*report.unknown, *report.crashed))}
     described = [_rule(rule) for rule in rules if rule.id in named]
     index = {rule["id"]: number for number, rule in enumerate(described)}
@@ -55,7 +55,13 @@ def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | N
         "invocations": [_invocation(report, index)],
         "columnKind": "unicodeCodePoints",
         "results": _results(report, index, config),
-        "properties": {"trainer": report.trainer, "machine": report.machine, "passed": list(report.passed)},
+        "properties": {
+            "trainer": report.trainer,
+            "machine": report.machine,
+            "settings": report.settings or None,
+            "baseline": ", ".join(words.of_baseline([report])) or None,
+            "passed": list(report.passed),
+        },
     }
 
 
@@ -102,9 +108,11 @@ def _notification(kind: str, level: str, outcome: Outcome, index: dict[str, int]
 def _results(report: Report, index: dict[str, int], config: Config | None) -> list[Data]:
     results: list[Data] = []
     seen: dict[str, int] = {}
+    known = {id(finding) for finding in report.known}
     reasons = {id(one.finding): one.reason for one in report.allowed}
-    for finding in (*report.findings, *(one.finding for one in report.allowed)):
-        same = _fingerprint(finding)
+    # as a baseline counts them: of several that say the same, those that it knows come first
+    for finding in (*report.known, *report.findings, *(one.finding for one in report.allowed)):
+        same = fingerprint(finding)
         seen[same] = seen.get(same, 0) + 1
         result: Data = {
             "ruleId": finding.rule,
@@ -114,19 +122,14 @@ def _results(report: Report, index: dict[str, int], config: Config | None) -> li
             "locations": [_location(finding, report.config)],
             "partialFingerprints": {"ruleAndKey/v1": f"{same}:{seen[same]}"},
         }
+        if report.baseline is not None and not report.baseline.problem:
+            result["baselineState"] = "unchanged" if id(finding) in known else "new"
         if id(finding) in reasons:
             justification = words.clean(reasons[id(finding)])
             result["suppressions"] = [{"kind": "inSource", "justification": justification}]
         fixes = [fix for fix in (_fix(fix, config) for fix in finding.fixes) if fix]
         results.append({**result, "fixes": fixes} if fixes else result)
     return results
-
-
-def _fingerprint(finding: Finding) -> str:
-    """The same while the rule says the same of the same key, wherever that stands and whatever its numbers are."""
-    pointer = finding.where.pointer if finding.where is not None else None
-    said = "\n".join((finding.rule, pointer or "", finding.message))
-    return sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _location(finding: Finding, config: str) -> Data:

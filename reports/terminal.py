@@ -25,16 +25,19 @@ def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False)
     for one in checked:
         if verbose or any(finding.severity != "note" for finding in one.report.findings):
             yield from _body(one.report, screen, one.config, verbose)
-    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.errors))
+    ordered = sorted((one.report for one in checked), key=lambda report: bool(report.failing))
     told = ordered if verbose else ordered[-max(screen.height - 8, 1) :]
     if left := len(ordered) - len(told):
-        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].errors else f"and {left} more")]
+        yield [("dim", f"and {left} more without an error" if not ordered[left - 1].failing else f"and {left} more")]
     for report in told:
         verdict, style = words.verdict(report), VERDICTS[words.tone(report)]
         yield Wrapped(f"{report.config}: {verdict}", "", style)
-    failed = [report for report in ordered if report.errors]
+    failed = [report for report in ordered if report.failing]
+    for line in words.of_baseline(ordered):
+        yield Wrapped(line, "", "dim")
     yield []
-    said = f"{len(failed)} of {len(checked)} configs have errors"
+    strict = " or warnings" * any(report.strict for report in failed)
+    said = f"{len(failed)} of {len(checked)} configs have errors{strict}"
     yield [("bold red", said)] if failed else [("bold", f"no error found in {len(checked)} configs")]
     for command, about in words.next_steps(failed[0]) if failed else ():
         yield Typed(command, "next: ", about)

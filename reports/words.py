@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
-from ..doctor.model.findings import CONFIG_UNREAD, NOT_SELECTED
+from ..doctor.model.findings import CONFIG_UNREAD, HERE, NOT_SELECTED
 from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
@@ -38,9 +38,10 @@ def heading(report: Report) -> str:
 
 
 def who(report: Report) -> list[str]:
-    """Whose config it is, and the recorded machine that it was held against."""
+    """Whose config it is, the recorded machine that it was held against, and the settings file that was obeyed."""
     unknown = "trainer not recognised" if report.config else "the environment alone"
-    return [report.trainer or unknown, *([f"machine: {report.machine}"] if report.machine else [])]
+    beside = (("machine", report.machine), ("settings", report.settings))
+    return [report.trainer or unknown, *(f"{name}: {value}" for name, value in beside if value)]
 
 
 def counted(severity: str, count: int) -> str:
@@ -61,6 +62,8 @@ def with_reasons(report: Report) -> str:
 def _verdict(report: Report, open: str) -> str:
     counts = {severity: sum(f.severity == severity for f in report.findings) for severity in SEVERITIES}
     parts = [counted(severity, n) for severity, n in counts.items() if n]
+    if report.known:
+        parts = [*(parts or ["nothing new"]), f"{len(report.known)} known"]
     found = ", ".join(parts) or ("no error found" if open or not report.ok else "nothing found")
     return f"{found}; not judged: {open}" if open else found
 
@@ -85,7 +88,8 @@ def tone(report: Report) -> str:
         return "error"
     if report.unknown or report.not_judged:
         return "unknown"
-    return next((finding.severity or "note" for finding in report.findings), "good")
+    gravest = next((finding.severity or "note" for finding in report.findings), "good")
+    return "warning" if any(finding.severity == "error" for finding in report.known) else gravest
 
 
 def outcomes(report: Report) -> str:
@@ -97,7 +101,18 @@ def outcomes(report: Report) -> str:
         rest += f", {len(report.crashed)} crashed"
     if report.allowed:
         rest += f", {counted('finding', len(report.allowed))} allowed"
-    return rest
+    return ", ".join([rest, *of_baseline([report])])
+
+
+def of_baseline(reports: Sequence[Report]) -> Iterator[str]:
+    """What the baseline knows of all that was looked at, what of it is gone, and why it says less than it could."""
+    all = [report.baseline for report in reports if report.baseline is not None]
+    known, gone = sum(len(one.known) for one in all), sum(one.gone for one in all)
+    if known:
+        yield f"{counted('finding', known)} known by {all[0].file}"
+    if gone:
+        yield f"{gone} of {all[0].file} gone (--write-baseline takes {'it' if gone == 1 else 'them'} out)"
+    yield from dict.fromkeys(f"{one.file}: {one.problem}" for one in all if one.problem)
 
 
 def how(fix: Fix) -> str:
@@ -268,7 +283,9 @@ def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) ->
     words = [*(f"--allow {what}" for what in allowed), *([f"--select {','.join(selected)}"] if selected else [])]
     if not report.machine:
         return report.typed("fix", *words, "--apply")
-    there = replace(report, options=tuple(pair for pair in report.options if pair[0] != "machine"))
+    others = tuple(pair for pair in report.options if pair[0] != "machine")
+    by_settings = (("machine", HERE),) if others == report.options else ()
+    there = replace(report, options=(*others, *by_settings))
     return f"{there.typed('fix', *words, '--apply')}   on that machine"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from time import strftime
 
 from ... import __version__
 from ...reports import FORMATS, Checked, render
@@ -13,13 +14,18 @@ from ...reports.painting import PAGE
 from .. import state
 from ..errors import USER_MISTAKE, UserError
 from ..examine.examination import Examination
-from ..model import Hub, Report
+from ..model import Files, Hub, Report
 from ..model.record import replace
+from ..probe.world import World
+from ..probe.world.safetensors import forget_headers
 from ..progress import open_progress
 from . import console
+from .baseline import read_baseline
 from .config_argument import asked_for, comma_separated, config_in_reach, deep_argument, machine_arguments
 from .configs import configs_of
 from .examined import ENVIRONMENT, examined
+from .settings_file import looked_for
+from .watch import watch
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "config", nargs="*", metavar="CONFIG", help="config files, folders to look through, or patterns in quotes"
     )
     machine_arguments(parser)
+    parser.set_defaults(words=[])
     parser.epilog = (
         "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
     )
@@ -36,13 +43,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--select", metavar="IDS", type=comma_separated, default=[], help="only these rules (PTH001,MDL)"
     )
     parser.add_argument("--ignore", metavar="IDS", type=comma_separated, default=[], help="all but these rules")
-    parser.add_argument("--strict", action="store_true", help="exit code 3 where something was not judged")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 for warnings, 3 for what was not judged")
     parser.add_argument("--exit-zero", action="store_true", help="exit code 0 whatever is found")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
+    parser.add_argument(
+        "--baseline", metavar="FILE", help="count the findings that this file knows, and tell only new ones"
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="look again whenever the config or a file it names changes"
+    )
+    parser.add_argument("--write-baseline", action="store_true", help="make all that is found now known to that file")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.write_baseline and not options.baseline:
+        typed = "zdoctor check CONFIG --baseline zdoctor-baseline.json --write-baseline"
+        raise UserError("no baseline was named.", typed)
+    if not options.watch:
+        return _once(options)[0]
+    if options.write_baseline:
+        raise UserError("A baseline is written once.", "Leave --watch or --write-baseline out.")
+    if not options.output and not console.is_terminal():
+        raise UserError(
+            "--watch draws on a terminal, and this is none.", "Name a file after -o, or leave --watch out."
+        )
+    return _watched(options)
+
+
+def _once(options: argparse.Namespace) -> tuple[int, list[str]]:
+    """The exit code, and the files that it rests on."""
     gc.disable()  # nearly all that a check makes lives to its end: looking for garbage costs a twentieth of its time
     try:
         return _shown(options)
@@ -50,20 +80,50 @@ def run(options: argparse.Namespace) -> int:
         gc.enable()
 
 
-def _shown(options: argparse.Namespace) -> int:
-    configs = _configs(options)
-    seen: list[Examination] = []
-    for config in configs:
+def _watched(options: argparse.Namespace) -> int:
+    files: list[str] = []
+
+    def look() -> list[str]:
+        if files:
+            forget_headers()
+            gc.collect()  # it has waited for the end of the look before
+        console.clear()
         try:
-            seen.append(_seen(config, options))
+            files[:] = _once(options)[1]
         except UserError as error:
-            if len(configs) == 1:
+            if not files:
                 raise
             console.complain(error)
-    if not seen:
-        return USER_MISTAKE
+        print(
+            f"zdoctor: {strftime('%H:%M:%S')}, looks again when one of {len(files)} paths changes; Ctrl-C ends it.",
+            file=sys.stderr,
+        )
+        return files
+
+    watch(look)
+    return 0
+
+
+def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
+    baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
+    configs = _configs(options)
+    seen = _seen(configs, options)
     if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer is not None:
         state.remember(configs[0])
+    if baseline is not None:
+        if options.write_baseline:
+            baseline = baseline.renewed(seen)
+            baseline.write()
+        seen = [replace(one, report=baseline.applied(one)) for one in seen]
+    if seen:
+        _told_of(seen, options, configs)
+    codes = {one.report.exit_code for one in seen}
+    code = 0 if options.exit_zero else 1 if 1 in codes else max(codes, default=0)
+    files = [*configs, *options.config, *filter(None, (options.baseline, options.machine)), *_named(configs, seen)]
+    return USER_MISTAKE if len(seen) < len(configs) else code, list(dict.fromkeys(files))
+
+
+def _told_of(seen: Sequence[Examination], options: argparse.Namespace, configs: Sequence[str]) -> None:
     text = render(
         options.format,
         [Checked(one.report, one.rules, one.written) for one in seen],
@@ -71,7 +131,7 @@ def _shown(options: argparse.Namespace) -> int:
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
     )
-    console.emit(text, options.output, spare=configs)
+    console.emit(text, options.output, spare=[*configs, *filter(None, [options.baseline])])
     if sys.stdout is not None:
         sys.stdout.flush()  # before what is said beside it
     if any((state.state_folder() / "journal").glob("*")):
@@ -80,10 +140,17 @@ def _shown(options: argparse.Namespace) -> int:
         say_unfinished()
     for one in seen if options.deep else ():
         print(f"zdoctor: {verified(one)}", file=sys.stderr)
-    codes = {one.report.exit_code for one in seen}
-    if len(seen) < len(configs):
-        return USER_MISTAKE
-    return 0 if options.exit_zero else 1 if 1 in codes else max(codes)
+
+
+def _named(configs: Sequence[str], seen: Sequence[Examination]) -> Iterator[str]:
+    """The files and folders that configs name, and those that may hold their settings."""
+    for config in configs:
+        yield from (file for pair in looked_for(config) for file in pair)
+    for one in seen:
+        yield from (file.path for file in one.written.beside)
+        for facts in one.facts:
+            if isinstance(facts.files, Files):
+                yield from (entry.path for entry in facts.files.entries.values())
 
 
 def _configs(options: argparse.Namespace) -> list[str]:
@@ -92,11 +159,26 @@ def _configs(options: argparse.Namespace) -> list[str]:
     return configs_of(options.config) if options.config else [config_in_reach() or ENVIRONMENT]
 
 
-def _seen(config: str, options: argparse.Namespace) -> Examination:
+def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examination]:
+    """Those that can be looked at; of the others is said why. Raises UserError where that is the only one."""
+    seen: list[Examination] = []
+    wrong: list[UserError] = []
+    worlds: dict[str | None, World] = {}
     with open_progress() as progress:
-        progress.doing(f"checking {config}")
-        seen = examined(config, ignored=options.ignore, progress=progress.bytes_done, **asked_for(options))
-    return replace(seen, report=replace(seen.report, strict=options.strict))
+        how = {"ignored": options.ignore, "progress": progress.bytes_done, "worlds": worlds, **asked_for(options)}
+        for config in configs:
+            progress.doing(f"checking {config}")
+            try:
+                one = examined(config, **how)
+            except UserError as error:
+                wrong.append(error)
+            else:
+                seen.append(replace(one, report=replace(one.report, strict=options.strict)))
+    if wrong and len(configs) == 1:
+        raise wrong[0]
+    for mistake in wrong:
+        console.complain(mistake)
+    return seen
 
 
 def _told(options: argparse.Namespace) -> str:

@@ -37,7 +37,9 @@ def _trainer(word: str) -> str:
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
     """The machine and trainer that a config is looked at for."""
-    parser.add_argument("--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts)")
+    parser.add_argument(
+        "--machine", metavar="FACTS.json", help="check against a recorded machine (zdoctor facts); here: this one"
+    )
     trainer_argument(parser)
     parser.add_argument(
         "--trainer-source",

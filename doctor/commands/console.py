@@ -77,6 +77,17 @@ def screen(stream: TextIO | None = None) -> Screen:
     return Screen(columns, height, color(stream), goes_on)
 
 
+def is_terminal() -> bool:
+    """Whether somebody reads standard output as it comes."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def clear() -> None:
+    """An empty screen, where the terminal can; what was on it before is not kept above it."""
+    if shows_color(sys.stdout):
+        print("\x1b[H\x1b[2J\x1b[3J", end="", flush=True)
+
+
 def width() -> int:
     return _size()[0]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..configs.edit import apply_edits
 from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
+from ..model.findings import HERE
 from ..progress import open_progress
 from .check import check
 from .examined import examined
@@ -124,7 +125,7 @@ def _on_cpu(config: Path) -> Path:
 
 
 def _model_folder(config: str) -> str:
-    model = examined(config).facts[0].model
+    model = examined(config, machine=HERE).facts[0].model
     folder = None if isinstance(model, Unknown) else model.folder
     assert folder is not None, "it was trained a moment ago"
     return folder

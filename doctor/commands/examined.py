@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..configs.reading import text_of
 from ..errors import UserError
+from ..examine.config_file import load
 from ..examine.examination import Examination, examine_config
+from ..model.findings import HERE
 from ..model.record import replace
 from ..probe.live import LiveWorld
 from ..probe.world import World
-from ..rules import all_rules, select
 from ..state import state_folder
+from ..trainers.read import recognise
+from .settings_file import Settings, settings_for
 
 ENVIRONMENT = ""  # instead of a config: the environment alone
 
@@ -30,27 +34,46 @@ def examined(
     progress: Any = None,
     as_runner: bool = False,
     to_repair: bool = False,
+    worlds: dict[str | None, World] | None = None,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
-    `config` may be ENVIRONMENT. `to_repair` refuses a machine that cannot be repaired.
-    The report holds what was asked for, to be asked for again.
+    What is asked here stands above what the settings file of the config says. A machine file is that of `machine`,
+    of the settings file where that is None; HERE is none. `config` may be ENVIRONMENT. `to_repair` refuses a machine
+    that cannot be repaired. The report holds what was asked for, to be asked for again. `worlds` are the machines
+    that were looked at for other configs, by their files, and are not looked at anew.
     Where only some rules were asked for, nobody knows whether `zdoctor train` would start.
     """
-    rules = select(all_rules(), selected, ignored)
-    world = world_of(machine, deep=deep, progress=progress, trainer_source=trainer_source, to_repair=to_repair)
+    settings = settings_for(config)
+    rules = settings.rules(selected, ignored)
+    recorded = settings.machine if machine is None and not as_runner else machine if machine != HERE else None
+    worlds = {} if worlds is None else worlds
+    if recorded not in worlds:
+        how = {"deep": deep, "progress": progress, "trainer_source": trainer_source, "to_repair": to_repair}
+        worlds[recorded] = world_of(recorded, **how)
+    world = worlds[recorded]
     if config == ENVIRONMENT:
         from ..examine.environment import examine_environment
 
-        seen = examine_environment(world, rules, trainer)
+        seen = examine_environment(world, rules, trainer or settings.trainer)
     else:
-        seen = examine_config(config, world, rules, deep=deep, trainer=trainer, as_runner=as_runner)
-    words = (("machine", machine), ("trainer", trainer), ("trainer-source", trainer_source))
+        whose = trainer or _whose(config, settings)
+        seen = examine_config(config, world, rules, deep=deep, trainer=whose, as_runner=as_runner)
+    elsewhere = None if machine == HERE and settings.machine is None else machine
+    words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source))
     options = tuple((name, value) for name, value in words if value is not None)
-    report = replace(seen.report, options=options)
+    report = replace(seen.report, options=options, settings=settings.told)
     if selected or ignored:
         report = replace(report, trainable=False, held_back=())
     return replace(seen, report=report)
+
+
+def _whose(config: str, settings: Settings) -> str | None:
+    """The trainer of the settings file, for a config whose own keys do not say whose it is."""
+    if settings.trainer is None:
+        return None
+    read = text_of(config, load(config))
+    return None if recognise(read.text, read.format) else settings.trainer
 
 
 def world_of(
@@ -95,7 +118,7 @@ def world_of(
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
         raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
     if to_repair and world.beside is None:
-        raise UserError("a recorded machine can be looked at, not repaired.", "Leave --apply or --machine out.")
+        raise UserError("a recorded machine can be looked at, not repaired.", "--machine here repairs on this one.")
     return world
 
 

@@ -18,6 +18,7 @@ from ..crash import decode, excerpt, explain
 from ..crash.question import nameless
 from ..errors import UserError
 from ..model.crashes import Comparison, Explanation, Signature
+from ..model.findings import HERE
 from ..model.shell import quoted
 from ..rules import Rule, all_repairs, all_rules, select
 from . import console
@@ -127,7 +128,7 @@ def _confirm(config: str, rules: tuple[str, ...]) -> dict[str, tuple[bool | None
     """What these rules say of the config on this machine, now."""
     from .examined import examined  # which takes half of what explaining a log takes
 
-    report = examined(config, selected=rules).report
+    report = examined(config, machine=HERE, selected=rules).report
     absent = (*report.passed, *report.not_applicable)
     said: dict[str, tuple[bool | None, str]] = dict.fromkeys(absent, (False, "not the case here, as it is now."))
     said |= {outcome.rule: (None, f"not known: {outcome.reason}.") for outcome in (*report.unknown, *report.crashed)}

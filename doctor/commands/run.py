@@ -14,6 +14,7 @@ from ...reports.painting import Line, paint
 from ..crash import decode
 from ..crash.failures import SAID
 from ..errors import INTERRUPTED, UserError
+from ..model.findings import HERE
 from ..model.printable import without_tokens
 from ..model.shell import quoted
 from ..state import state_folder
@@ -85,9 +86,9 @@ def run(options: argparse.Namespace) -> int:
 def _checked(known: Told, tried: set[str] | None) -> bool:
     """Whether the run may start. `tried` are the repairs made so far, None where none are wanted."""
     config = known.config
-    seen = examined(config)
+    seen = examined(config, machine=HERE)
     if seen.report.errors and tried is not None and _healed(config, (), tried):
-        seen = examined(config)
+        seen = examined(config, machine=HERE)
     report = seen.report
     if not report.errors:
         count = len(report.findings)
@@ -104,7 +105,7 @@ def _checked(known: Told, tried: set[str] | None) -> bool:
 
 def _plan(config: str, rules: Sequence[str]) -> set[str]:
     """The safe repairs for these rules (all, where none is named), in words that tell them apart."""
-    fixed = fix(config, selected=rules)
+    fixed = fix(config, machine=HERE, selected=rules)
     return {f"{one.rule} {one.title} {one.steps}" for one in fixed.plan.fixes}
 
 
@@ -114,7 +115,7 @@ def _healed(config: str, rules: Sequence[str], tried: set[str]) -> bool:
     if not plan or plan <= tried:
         return False
     tried |= plan
-    fixed = fix(config, apply=True, selected=rules)
+    fixed = fix(config, apply=True, machine=HERE, selected=rules)
     for one in fixed.plan.fixes:
         _say(f"repaired: {one.title}")
     if fixed.applied:

@@ -221,7 +221,8 @@ def _yielded(asked: Callable[..., Iterable[T]], plugin: str, names: Sequence[str
 def _signed(finding: Finding, rule: Rule) -> Finding:
     if not isinstance(finding, Finding):
         raise RuleError(f"it yields {type(finding).__name__}, no Finding")
-    signed = replace(finding, rule=rule.id, name=rule.name, severity=finding.severity or rule.severity)
+    severity = rule.severity if rule.settled else finding.severity or rule.severity
+    signed = replace(finding, rule=rule.id, name=rule.name, severity=severity)
     if signed.severity not in SEVERITIES:
         raise RuleError(f"{signed.severity!r} is no severity")
     # an argument that a template lacks is the rule's error, not the report's

@@ -62,19 +62,20 @@ def predict(
     phases = tuple(phases_of(case))
     peak = max(phase.total for phase in phases)
     blocks = runner_blocks(case) if run.by_runner else case.blocks
+    free, high = card.memory_free if card else system.memory_available, highest_of(case)
     seen_by = "measured" if system.recorded is None else "recorded"
     return Memory(
         device=_named(card) if card else "mps" if case.on_mps else "cpu",
         phases=phases,
         total=card.memory_total if card else system.memory_total,
-        free=card.memory_free if card else system.memory_available,
+        free=free,
         budget_source=card.source if card else f"{seen_by}: the system's available memory",
         as_published=bool(sizes.assumed),
         assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
         host_peak=host_peak_of(case) if card else peak,
         host_free=system.memory_available,
-        alternatives=tuple(alternatives_of(case, system.memory_available)),
-        margin=highest_of(case) - peak,
+        alternatives=tuple(alternatives_of(case, system.memory_available)) if high > free else (),
+        margin=high - peak,
         below=error_of(case),
         cards=sharing(shown) if card and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),

@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from ..families import family_of
-from ..families.network import offloaded_share, trained_weights
+from ..families.network import offloaded_share
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
 from ..model.record import dataclass, replace
 from .bytes import DTYPES, QUANTIZED, WIDTHS, state_bytes
-from .sizes import Sizes
+from .sizes import Sizes, trained_on
 
 GIB = 1 << 30
 CONTEXT = int(0.45 * GIB)
@@ -65,7 +65,7 @@ class Case:
 
     @cached_property
     def trained(self) -> int:
-        return trained_weights(self.recipe.network, self.sizes.linears)
+        return trained_on(self.sizes, self.recipe.network)
 
     @property
     def network(self) -> dict[str, int]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..families import family_of
-from ..families.network import lokr_rank, trained_weights
+from ..families.network import lokr_rank
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
 from ..model.buckets import bucket_size
 from ..model.record import dataclass
 from ..trainers import trainer_of
 from .bytes import WIDTHS, state_bytes
-from .sizes import sizes_of
+from .sizes import sizes_of, trained_on
 
 LATENT_CHANNELS, LATENT_SCALE = 16, 8
 TEMPLATE_TOKENS = 8  # what the chat template of Qwen3 puts around a caption
@@ -116,7 +116,7 @@ def _checkpoints(run: Run, model: ModelFolder, output: str, goes_on: bool) -> It
         return
     if trainer_of(run.trainer).checkpoint_folders:
         return
-    parameters = max(0, trained_weights(network, sizes.linears))
+    parameters = max(0, trained_on(sizes, network))
     during = max(0, recipe.steps - 1) // recipe.checkpoints.every if recipe.checkpoints.every > 0 else 0
     kept = min(during, recipe.checkpoints.keep) if recipe.checkpoints.keep > 0 else during
     kept = 0 if goes_on else kept

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from math import prod
 
 from ..families import family_of, no_record
-from ..families.network import Linears
+from ..families.network import Linears, trained_weights
 from ..families.record import Memory
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
+from ..model.recipe import Network
 from ..model.record import dataclass
 from ..trainers import trainer_of
 
@@ -43,21 +45,33 @@ class Sizes:
     stored: int
     assumed: str = ""
 
-    @property
+    @cached_property
     def lora_sides(self) -> int:
         return sum(sum(sides) for sides in self.linears.values())
+
+
+@lru_cache(maxsize=8)  # nearly all settings that may lower the peak leave the network as it is
+def trained_on(sizes: Sizes, network: Network) -> int:
+    """How many numbers are trained on the Linears that the network covers."""
+    return trained_weights(network, sizes.linears)
 
 
 def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
     model that is not on this machine yet and has a published one's name.
     """
-    family = family_of(run.recipe.architecture)
+    architecture = run.recipe.architecture
+    if family_of(architecture).memory is not None and trainer_of(run.trainer).component_files:
+        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
+    return _sizes(architecture, run.recipe.network.refiners, model)
+
+
+@lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
+def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Sizes | Unknown:
+    family = family_of(architecture)
     figures = family.memory
     if figures is None or family.transformer is None:
-        return Unknown(no_record(run.recipe.architecture))
-    if trainer_of(run.trainer).component_files:
-        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
+        return Unknown(no_record(architecture))
     transformer = model.components.get("transformer")
     published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None
@@ -85,7 +99,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
         block=_largest_block(blocks),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - in_blocks,
-        linears=block_linears(shapes, family.targets(refiners=run.recipe.network.refiners)),
+        linears=block_linears(shapes, family.targets(refiners=refiners)),
         text_encoder=sum(map(parameters, encoders.values())),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),

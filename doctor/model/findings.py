@@ -72,6 +72,19 @@ class Allowed:
 
 
 @dataclass(frozen=True)
+class Baselined:
+    """The findings that the baseline `file` knows, and how many of its entries are `gone`.
+
+    `problem` says why nothing or less is known than could be, "" where that is not so.
+    """
+
+    file: str
+    known: tuple[Finding, ...] = ()
+    gone: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Unjudged:
     """What of a run was not looked at, or not as a whole ("model files", "memory"), and why."""
 
@@ -79,6 +92,7 @@ class Unjudged:
     reason: str
 
 
+HERE = "here"  # as the machine that was asked for: this one, whatever the settings file says
 NOT_SELECTED = "no rule about it was asked"
 
 
@@ -86,12 +100,13 @@ NOT_SELECTED = "no rule about it was asked"
 class Report:
     """What a check found. Of the rules without a finding `passed` looked at something; those of `not_applicable` had
     nothing to look at. `judged` and `not_judged` share out what can be known of a run; with `strict` the exit code
-    tells of the latter, too. `outputs` are the folders that the runs will write to, as the config names them; `deep`
-    when the model's files were read as a whole; `trainable` when `zdoctor train` would start, `held_back`
-    the rules by whose errors alone it would not.
+    tells of the latter and of warnings, too. `outputs` are the folders that the runs will write to, as the config
+    names them; `deep` when the model's files were read as a whole; `trainable` when `zdoctor train` would start,
+    `held_back` the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
     `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
-    `cut_short` says what a deadline ended, "" when nothing was.
+    `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
+    where there is none; what a `baseline` knows is no finding.
     """
 
     config: str
@@ -115,6 +130,8 @@ class Report:
     strict: bool = False
     allowed: tuple[Allowed, ...] = ()
     python: str = ""
+    settings: str = ""
+    baseline: Baselined | None = None
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""
@@ -130,12 +147,22 @@ class Report:
         return tuple(f for f in self.findings if f.severity == "error")
 
     @property
-    def exit_code(self) -> int:
-        """0 no error-level finding, 1 findings at error level, 3 a rule crashed or a deadline cut it short.
+    def failing(self) -> tuple[Finding, ...]:
+        """The findings by which the exit code is 1: errors, with `strict` warnings, too."""
+        return tuple(f for f in self.findings if f.severity == "error" or (self.strict and f.severity == "warning"))
 
-        With `strict` also 3 where something was not judged, but for what the user left out.
+    @property
+    def known(self) -> tuple[Finding, ...]:
+        """The findings that the baseline knows."""
+        return self.baseline.known if self.baseline is not None else ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 no finding that counts, 1 findings at error level, 3 a rule crashed or a deadline cut it short.
+
+        With `strict` also 1 for warnings, and 3 where something was not judged, but for what the user left out.
         """
-        if self.errors:
+        if self.failing:
             return 1
         return 3 if self.crashed or self.cut_short or self.missed else 0
 

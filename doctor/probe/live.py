@@ -211,12 +211,20 @@ class LiveWorld(World):
             return Unknown(f"{root} could not be read: {error}") if named is not None else None
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
+        return self._gpus
+
+    @cached_property
+    def _gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
     def search_path(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(os.path.abspath(folder or ".") for folder in sys.path))
 
     def packages(self) -> dict[str, str]:
+        return self._packages
+
+    @cached_property
+    def _packages(self) -> dict[str, str]:
         from .packages import versions_in
 
         found: dict[str, str] = {}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import UserError
 from ..model import SEVERITIES, Facts, Finding, Fix, Severity
@@ -23,6 +23,8 @@ from ..model.trainer import takes_in
 from . import plugins
 
 PACKAGE = __name__.split(".")[0]
+Level = Severity | Literal["off"]
+LEVELS: tuple[Level, ...] = (*SEVERITIES, "off")  # what a settings file may say of a rule
 FACT_NAMES = frozenset(Facts.__match_args__)
 _ID = re.compile(r"[A-Z]{3}\d{3}$")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
@@ -48,7 +50,7 @@ class Rule:
     """A check with its identity. `prevents` are (exception type, message pattern) pairs a crash log would show.
 
     `trainers` are those whose configs it is about, none for all, EVERY for all but zdoctor's own runner. `plugin`
-    names the module of another package.
+    names the module of another package. `settled`: the user says how grave all that it finds is.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Rule:
     prevents: tuple[tuple[str, str], ...] = ()
     trainers: tuple[str, ...] = ()
     plugin: str = ""
+    settled: bool = False
 
     def suits(self, trainer: str | None) -> bool:
         """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's.
@@ -212,18 +215,41 @@ def _by_id(rules: Iterable[Rule], known: Mapping[str, Rule]) -> dict[str, Rule]:
 
 def select(rules: Sequence[Rule], chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
     """Rules by id, name or id prefix ("PTH"). Raises UserError for a word that names none."""
-    for word in (*chosen, *ignored):
-        if not any(_is_named(rule, word) for rule in rules):
-            from difflib import get_close_matches
-
-            near = get_close_matches(word.upper(), [r.id for r in rules], 1)
-            near = near or get_close_matches(word.lower(), [r.name for r in rules], 1)
-            raise UserError(
-                f"there is no rule {word!r}.", f"Did you mean {near[0]}?" if near else "zdoctor rules lists them."
-            )
-    kept = [rule for rule in rules if not chosen or any(_is_named(rule, word) for word in chosen)]
-    return tuple(rule for rule in kept if not any(_is_named(rule, word) for word in ignored))
+    kept = {rule.id for word in chosen for rule in named_by(word, rules)}
+    left_out = {rule.id for word in ignored for rule in named_by(word, rules)}
+    return tuple(rule for rule in rules if (not chosen or rule.id in kept) and rule.id not in left_out)
 
 
-def _is_named(rule: Rule, word: str) -> bool:
-    return rule.name == word.lower() or rule.id.startswith(word.upper())
+def with_severities(rules: Sequence[Rule], levels: Mapping[str, Level]) -> tuple[Rule, ...]:
+    """Rules with the severity that the user gives their id, name or prefix (the longest counts), less what is off.
+
+    Raises UserError for a word that names no rule.
+    """
+    if not levels:
+        return tuple(rules)
+    said: dict[str, tuple[int, Level]] = {}
+    for word, level in levels.items():
+        for rule in named_by(word, rules):
+            exact = len(rule.id) if word.lower() == rule.name else len(word)
+            if exact >= said.get(rule.id, (0, level))[0]:
+                said[rule.id] = exact, level
+    graded: list[Rule] = []
+    for rule in rules:
+        level = said[rule.id][1] if rule.id in said else rule.severity
+        if level != "off":
+            graded.append(replace(rule, severity=level, settled=rule.id in said))
+    return tuple(graded)
+
+
+def named_by(word: str, rules: Sequence[Rule]) -> list[Rule]:
+    """The rules of that name, or whose id is or begins with the word. Raises UserError where there are none."""
+    found = [rule for rule in rules if word and (rule.name == word.lower() or rule.id.startswith(word.upper()))]
+    if not found:
+        from difflib import get_close_matches
+
+        near = get_close_matches(word.upper(), [r.id for r in rules], 1)
+        near = near or get_close_matches(word.lower(), [r.name for r in rules], 1)
+        raise UserError(
+            f"there is no rule {word!r}.", f"Did you mean {near[0]}?" if near else "zdoctor rules lists them."
+        )
+    return found

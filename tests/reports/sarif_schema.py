@@ -60,7 +60,7 @@ RESULT = closed(  # 3.27
         "locations": several(LOCATION, 1),
         "partialFingerprints": closed({"ruleAndKey/v1": TEXT}),
     },
-    {"ruleIndex": INDEX, "fixes": several(FIX, 1)},
+    {"ruleIndex": INDEX, "fixes": several(FIX, 1), "baselineState": {"enum": ["new", "unchanged"]}},
 )
 RULE = closed(  # 3.49
     {

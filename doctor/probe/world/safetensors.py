@@ -75,6 +75,9 @@ def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
     return seen
 
 
+forget_headers = read_header.cache_clear  # for a process that looks again and again
+
+
 def _header(world: World, path: str, size: int) -> bytes:
     """The header's text. Raises BadFile."""
     if size == 0:

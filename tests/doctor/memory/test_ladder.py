@@ -26,6 +26,12 @@ from zdoctor.tests.models import probed
 
 from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, flux, predicted, zimage
 
+FULL = replace(T4, memory_free=int(10.8 * GIB))
+
+
+def test_a_run_that_fits_is_offered_nothing() -> None:
+    assert predicted(zimage(512, quantization="qint8"), A6000).alternatives == ()
+
 
 def test_the_ladder_goes_down_and_names_the_harmless_first() -> None:
     run = replace(zimage(cache_text_embeddings=False, gradient_checkpointing=False, batch_size=2))
@@ -78,7 +84,7 @@ def test_what_the_ladder_promises_is_what_the_changed_run_needs(trainer: str) ->
     ],
 )
 def test_blocks_are_sent_to_host_memory_where_that_helps_and_goes(run: Run, free: int, offered: bool) -> None:
-    memory = predict(run, probed(run), (), replace(SYSTEM, memory_available=free * GIB), (T4,))
+    memory = predict(run, probed(run), (), replace(SYSTEM, memory_available=free * GIB), (FULL,))
     assert isinstance(memory, Memory)
     keys = [key for step in memory.alternatives for key, _ in step.settings]
     assert ("model/layer_offloading" in keys) is offered
@@ -96,7 +102,7 @@ def test_layer_offloading_of_flux_is_nothing_to_ai_toolkit() -> None:
             next(p for p in phases if p.name == "training step").items["transformer"] for phases in (here, there)
         ]
         assert steps[0] - steps[1] >= saved and (saved or steps[0] == steps[1])
-        keys = [key for step in predicted(run, T4).alternatives for key, _ in step.settings]
+        keys = [key for step in predicted(run, FULL).alternatives for key, _ in step.settings]
         assert ("model/layer_offloading" in keys) is (trainer == RUNNER)
 
 
@@ -172,7 +178,9 @@ def test_samples_of_simpletuner_are_painted_smaller_by_its_own_settings() -> Non
 def test_on_mps_nothing_becomes_float8(trainer: str) -> None:
     """PyTorch has none there, and the runner refuses it."""
     run = zimage(512, trainer=trainer, device="mps")
-    offered = dict(pair for step in predicted(run).alternatives for pair in step.settings)
+    memory = predict(run, probed(run), (), replace(SYSTEM, memory_available=GIB), ())
+    assert isinstance(memory, Memory)
+    offered = dict(pair for step in memory.alternatives for pair in step.settings)
     assert offered["model/qtype"] == offered["model/qtype_te"] == "qint8"
     here = zimage(512, trainer=trainer, device="cuda")
-    assert "model/qtype_te" not in dict(pair for step in predicted(here, T4).alternatives for pair in step.settings)
+    assert "model/qtype_te" not in dict(pair for step in predicted(here, FULL).alternatives for pair in step.settings)
