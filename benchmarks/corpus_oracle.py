@@ -1,9 +1,10 @@
 """What a trainer's own parser and validation say of the configs of corpus.tsv: which it takes.
 
-    python benchmarks/corpus_oracle.py TRAINER CHECKOUT CLONES accepted.json
+    python benchmarks/corpus_oracle.py TRAINER CHECKOUT CLONES accepted.json [CDE]
 
 TRAINER is ai-toolkit, SimpleTuner, sd-scripts or musubi-tuner, CHECKOUT its source. The names of the configs that it
-takes are added to accepted.json, for `corpus.py --accepted`; the others are printed with what it said.
+takes are added to accepted.json, for `corpus.py --accepted`; the others are printed with what it said. The last word
+are the draws to look at; without it all.
 
 Run are: SimpleTuner's loader of JSON, TOML and env files and its argument parser; the parser of each script of
 sd-scripts and musubi-tuner on the words of a command and on a --config_file; their voluptuous schemas on a dataset's
@@ -218,6 +219,73 @@ def sd_scripts(root: Path) -> Judge:
     return kohya(root, "", "library.train_util", "library.config_util", True, True, True, True)
 
 
+def kohya_ss(root: Path) -> Judge:
+    """The interface: what it makes of a LoRA's JSON, by its own fields and their defaults, is parsed by sd-scripts.
+
+    Paths are of another machine: those that it would look for are taken as found.
+    """
+    sys.path[:0] = [str(root), str(root / "sd-scripts")]
+    import gradio
+    import toml
+
+    gui, read = imported("kohya_gui.lora_gui"), imported("library.train_util").read_config_from_file
+    for name in vars(gui).copy():
+        if name.startswith(("validate_", "verify_", "require_")) and name != "validate_args_setting":
+            setattr(gui, name, lambda *_, **__: True)
+    with gradio.Blocks() as blocks:
+        gui.lora_tab(headless=True)
+    entries = gui.last_built_gui_entries
+    fields = {part: getattr(part, "value", None) for part in blocks.blocks.values()}
+    by_name = {name: part for part, name in named_parts(entries["load_configuration"]).items()}
+
+    def judge(file: Path, text: str) -> str | None:
+        if "LoRA_type" not in text or file.suffix != ".json":
+            return UNKNOWN
+        made: list[tuple[list[str], dict[str, Any]]] = []
+        gui.print_command_and_toml = lambda words, config: made.append((words, toml.load(config)))
+        with tempfile.TemporaryDirectory() as folder:
+            pictures = Path(folder, "pictures", "10_own")
+            pictures.mkdir(parents=True)
+            (pictures / "0.png").touch()
+            here = {"output_dir": folder, "logging_dir": folder, "train_data_dir": str(pictures.parent)}
+            here |= {"reg_data_dir": "", "dataset_config": ""}
+
+            def print_command() -> None:
+                data = {**fields, entries["components"]["config_file_name"]: str(file)}
+                loaded = entries["load_configuration"](data)
+                data |= {part: value for part, value in loaded.items() if not isinstance(value, gradio.Row)}
+                data |= {by_name[name]: value for name, value in here.items()}
+                entries["print_command"](data)
+
+            if (said := refusal(print_command)) is not None:
+                return f"the interface: {said}"
+            if not made:
+                return UNKNOWN
+            words, config = made[0]
+            at = next(i for i, word in enumerate(words) if word.endswith(".py"))
+            script, config_file = Path(words[at]).stem, Path(folder, "made.toml")
+            config_file.write_text(toml.dumps(config), encoding="utf-8")
+            parser = parser_of(script, "")
+            rest = words[at + 1 :]
+            rest[rest.index("--config_file") + 1] = str(config_file)
+            sys.argv = [script, *rest]
+            return refusal(lambda: read(parser.parse_args(rest), parser))
+
+    return judge
+
+
+def named_parts(entry: Callable[..., object]) -> dict[Any, str]:
+    """The fields of the interface by their parts, from the registry that its entries hold."""
+    held = [cell.cell_contents for cell in entry.__closure__ or ()]
+    registry = next(one for function in held if callable(function) for one in closed_over(function))
+    return {part: name for name, part in registry}
+
+
+def closed_over(function: Callable[..., object]) -> list[Any]:
+    cells = getattr(function, "__closure__", None) or ()
+    return [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, list)]
+
+
 def musubi_tuner(root: Path) -> Judge:
     sys.path.insert(0, str(root / "src"))
     common = "musubi_tuner.training.parser_common"
@@ -277,13 +345,16 @@ TRAINERS = {
     "ai-toolkit": ai_toolkit,
     "SimpleTuner": simpletuner,
     "sd-scripts": sd_scripts,
+    "kohya_ss": kohya_ss,
     "musubi-tuner": musubi_tuner,
 }
 
+OF = {"kohya_ss": "sd-scripts"}
 
-def main(trainer: str, root: Path, clones: Path, kept: Path) -> None:
+
+def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> None:
     sys.meta_path.append(StandIn(root))
-    chosen = [entry for entry in entries() if entry.trainer == trainer]
+    chosen = [entry for entry in entries() if entry.trainer == OF.get(trainer, trainer) and entry.half in halves]
     torch.cuda.current_device = lambda: 0  # a default of functions that no parser calls
     judge = TRAINERS[trainer](root)
     accepted, unknown = set(json.loads(kept.read_text()) if kept.exists() else ()), 0
@@ -302,4 +373,5 @@ def main(trainer: str, root: Path, clones: Path, kept: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve(), Path(sys.argv[4]).resolve())
+    given = sys.argv[1:]
+    main(given[0], *(Path(word).resolve() for word in given[1:4]), given[4] if len(given) > 4 else "ABCDE")

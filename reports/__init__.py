@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from .checked import Checked as Checked
@@ -18,11 +18,16 @@ def render(
     version: str = "",
     screen: Screen = PAGE,
     verbose: bool = False,
+    addresses: Mapping[str, str] = {},
 ) -> str:
-    """What was checked, in one of FORMATS; `screen` and `verbose` are for text."""
+    """What was checked, in one of FORMATS; `screen` and `verbose` are for text, `addresses` for SARIF."""
     if format == "text":
         from . import terminal
 
         return paint(terminal.of_all(checked, screen, verbose=verbose), screen)
+    if format == "sarif":
+        from . import sarif
+
+        return sarif.render(checked, version, addresses)
     module = import_module(f".{format}", __package__)  # only the one that is asked for
     return str(module.render(checked, version))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..doctor.model import Config, Report
 from ..doctor.model.record import dataclass
@@ -16,3 +16,9 @@ class Checked:
     report: Report
     rules: Sequence[Rule] = ()
     config: Config | None = None
+
+
+def exit_code(reports: Iterable[Report]) -> int:
+    """That of several: 1 where one has an error, else the largest."""
+    codes = {report.exit_code for report in reports}
+    return 1 if 1 in codes else max(codes)

@@ -2,59 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
-from ..doctor.model.crashes import Comparison, Explanation, Failure
+from ..doctor.model.crashes import Changed, Comparison, Explanation, Failure, Frame
 from .crash import Told
-from .json import dumps, picked
-
-SCHEMA = "zdoctor.explanation/1"
+from .json import Head, head
 
 
-def render(data: Mapping[str, Any]) -> str:
-    """One JSON object, one trailing newline."""
-    return dumps(data)
+class Raised(TypedDict):
+    type: str
+    message: str
+
+
+class ShownFailure(Raised):
+    line: int
+    frame: Frame | None
+    came_from: list[Raised]
+
+
+class ConfirmedRule(TypedDict):
+    rule: str
+    name: str
+    title: str
+    confirmed: bool | None
+    said: str
+
+
+class LogLine(TypedDict):
+    line: int
+    text: str
+
+
+class Beside(TypedDict):
+    """What the log of the run that worked does not say."""
+
+    parted: int | None
+    common: str
+    then: Sequence[str]
+    bad_loss: int | None
+    good_losses: int
+    bad_losses: int
+    changed: Sequence[Changed]
+    warnings: list[LogLine]
+    others: list[LogLine]
+
+
+_Avoid = TypedDict("_Avoid", {"not": str | None})  # the word is Python's
+
+
+class ExplanationDocument(Head, _Avoid):
+    """Why a run ended."""
+
+    schema: Literal["zdoctor.explanation/1"]
+    failed: bool
+    known: bool
+    failure: ShownFailure | None
+    while_loading: str | None
+    cause: str | None
+    do: str | None
+    source: str | None
+    config: str | None
+    rules: list[ConfirmedRule]
+    other_failures: int
+    versions: Mapping[str, str]
+    excerpt: str
+
+
+class ComparedDocument(ExplanationDocument):
+    """Why a run ended, beside the log of a run that worked."""
+
+    beside: Beside
 
 
 def as_data(
-    told: Explanation, rules: Mapping[str, Told], config: str | None = None, beside: Comparison | None = None
-) -> dict[str, Any]:
+    told: Explanation,
+    rules: Mapping[str, Told],
+    config: str | None = None,
+    beside: Comparison | None = None,
+    *,
+    exit_code: int,
+    version: str,
+) -> ExplanationDocument | ComparedDocument:
     failure, known = told.failure, told.known
     lead = rules[told.rules[0]] if told.rules else None
-    return {
-        "schema": SCHEMA,
+    made: ExplanationDocument = {
+        "schema": "zdoctor.explanation/1",
+        **head(version, exit_code),
         "failed": failure is not None,
         "known": known is not None or bool(told.rules),
-        "failure": failure and _failure(failure),
+        "failure": None if failure is None else _failure(failure),
         "while_loading": told.site or None,
         "cause": known.cause if known else lead.cause if lead else None,
         "do": known.do if known else lead.repair if lead else None,
         "not": known.avoid or None if known else None,
         "source": known.source or None if known else None,
         "config": config,
-        "rules": [{"rule": id, **picked(rules[id], "name", "title", "confirmed", "said")} for id in told.rules],
+        "rules": [_rule(id, rules[id]) for id in told.rules],
         "other_failures": told.others,
-        "versions": dict(told.versions),
+        "versions": told.versions,
         "excerpt": told.excerpt,
-        **({"beside": _comparison(beside)} if beside is not None else {}),
     }
+    return made if beside is None else {**made, "beside": _comparison(beside)}
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
-    frame = failure.frame
+def _rule(id: str, told: Told) -> ConfirmedRule:
+    return {"rule": id, "name": told.name, "title": told.title, "confirmed": told.confirmed, "said": told.said}
+
+
+def _failure(failure: Failure) -> ShownFailure:
     return {
-        **picked(failure, "type", "message"),
+        "type": failure.type,
+        "message": failure.message,
         "line": failure.at,
-        "frame": frame and picked(frame, "file", "line", "function", "code"),
-        "came_from": [picked(part, "type", "message") for part in failure.chain[1:]],
+        "frame": failure.frame,
+        "came_from": [{"type": part.type, "message": part.message} for part in failure.chain[1:]],
     }
 
 
-def _comparison(seen: Comparison) -> dict[str, Any]:
+def _comparison(seen: Comparison) -> Beside:
     return {
-        **picked(seen, "parted", "common", "then", "bad_loss", "good_losses", "bad_losses"),
-        "changed": [picked(change, "good", "bad", "at") for change in seen.changed],
+        "parted": seen.parted,
+        "common": seen.common,
+        "then": seen.then,
+        "bad_loss": seen.bad_loss,
+        "good_losses": seen.good_losses,
+        "bad_losses": seen.bad_losses,
+        "changed": seen.changed,
         "warnings": [{"line": at, "text": text} for at, text in seen.warnings],
         "others": [{"line": at, "text": text} for at, text in seen.others],
     }

@@ -6,35 +6,47 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ..doctor.model import Finding, Fix, Outcome, Report
+from ..doctor.model import Finding, Fix, Outcome
 from ..doctor.rules import Rule
 from . import words
 from .checked import Checked
 
+# All of it below one class, doubled to outweigh the rules that a notebook has for what its cells show.
 STYLE = """
-:root { color-scheme: light dark; --ground: #fbfbfa; --card: #fff; --text: #1d1d1b; --soft: #62615d; --line: #dddbd5;
-  --code: #f1f0ec; --error: #b3261e; --warning: #8a5a00; --note: #22628f; --unknown: #7a3e9d; --good: #2f6b34; }
-@media screen and (prefers-color-scheme: dark) { :root { --ground: #191918; --card: #212120; --text: #ecebe7;
-  --soft: #a5a39d; --line: #3a3936; --code: #2c2b29; --error: #ff8a80; --warning: #e8b04a; --note: #7cbdec;
-  --unknown: #cf9be8; --good: #84c98a; } }
-* { box-sizing: border-box; }
-body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 900px; padding: 0 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .6rem; }
-article h2 { font-size: 1rem; margin: 0; } p { margin: .4rem 0; }
-code, pre { font: .9em/1.45 ui-monospace, Consolas, monospace; background: var(--code); border-radius: 3px; }
-code { padding: .05em .3em; } pre { padding: .5rem .7rem; margin: .3rem 0; white-space: pre-wrap; }
-.soft { color: var(--soft); } .said { white-space: pre-wrap; } .where { font-size: .9em; }
-.verdict { font-size: 1.1rem; font-weight: 600; margin: .6rem 0; }
-article { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--kind);
-  border-radius: 4px; padding: .7rem 1rem; margin: .8rem 0; }
-.error, .crashed { --kind: var(--error); } .warning { --kind: var(--warning); } .note { --kind: var(--note); }
-.unknown { --kind: var(--unknown); } .good { --kind: var(--good); }
-.badge, .verdict { color: var(--kind); } .badge { font-size: .8em; text-transform: uppercase; letter-spacing: .05em; }
-ul { padding-left: 1.2rem; margin: .4rem 0; } li { margin: .3rem 0; }
-details { margin-top: .5rem; } summary { cursor: pointer; color: var(--soft); }
-@media print { body { margin: 0; max-width: none; font-size: 11pt; } article, li { break-inside: avoid; }
-  summary { display: none; } }
+.zdoctor.zdoctor {
+  color-scheme: light dark; --ground: light-dark(#fbfbfa, #191918); --card: light-dark(#fff, #212120);
+  --text: light-dark(#1d1d1b, #ecebe7); --soft: light-dark(#62615d, #a5a39d); --line: light-dark(#dddbd5, #3a3936);
+  --code: light-dark(#f1f0ec, #2c2b29); --error: light-dark(#b3261e, #ff8a80); --note: light-dark(#22628f, #7cbdec);
+  --warning: light-dark(#8a5a00, #e8b04a); --unknown: light-dark(#7a3e9d, #cf9be8);
+  --good: light-dark(#2f6b34, #84c98a);
+  background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; max-width: 900px;
+  overflow-wrap: anywhere; padding: .5em 1em;
+  [data-jp-theme-light="true"] &, .vscode-light & { color-scheme: light; }
+  [data-jp-theme-light="false"] &, .vscode-dark &, [theme="dark"] & { color-scheme: dark; }
+  * { box-sizing: border-box; }
+  h1, h2, p, b, ul, li, summary { color: inherit; font-family: inherit; line-height: inherit; }
+  h1 { font-size: 1.5em; margin: 0; } h2 { font-size: 1.12em; margin: 2em 0 .6em; }
+  article h2 { font-size: 1.07em; margin: 0; } p { font-size: 1em; margin: .4em 0; }
+  code, pre { font: .9em/1.45 ui-monospace, Consolas, monospace; color: inherit; background: var(--code);
+    border: 0; border-radius: 3px; }
+  code { padding: .05em .3em; } pre { padding: .5em .7em; margin: .3em 0; white-space: pre-wrap; }
+  .soft { color: var(--soft); } .said { white-space: pre-wrap; } .where { font-size: .9em; }
+  .verdict { font-size: 1.17em; font-weight: 600; margin: .6em 0; }
+  article { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--kind);
+    border-radius: 4px; padding: .7em 1em; margin: .8em 0; }
+  .error, .crashed { --kind: var(--error); } .warning { --kind: var(--warning); } .note { --kind: var(--note); }
+  .unknown { --kind: var(--unknown); } .good { --kind: var(--good); }
+  .badge, .verdict { color: var(--kind); }
+  .badge { font-size: .8em; text-transform: uppercase; letter-spacing: .05em; }
+  ul { padding-left: 1.2em; margin: .4em 0; } li { margin: .3em 0; }
+  details { margin-top: .5em; } summary { cursor: pointer; color: var(--soft); }
+  @media print { color-scheme: light; font-size: 11pt; max-width: none; h2, summary { break-after: avoid; }
+    li, p, pre { break-inside: avoid; } ::details-content { content-visibility: visible; block-size: auto; } }
+}
+"""
+PAGE = """
+:root { color-scheme: light dark; } body.zdoctor.zdoctor { margin: 2rem auto; padding: 0 1rem; }
+@media print { body.zdoctor.zdoctor { margin: 0; } }
 """
 
 
@@ -43,18 +55,26 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
     return words.clean("\n".join(_page(checked, version)) + "\n")
 
 
+def fragment(one: Checked, version: str = "") -> str:
+    """What the page shows as a part of another page, such as a notebook, whose own style it leaves alone."""
+    parts = [f'<div class="zdoctor"><style>{STYLE}</style>', *_report(one, version), "</div>"]
+    return words.clean("\n".join(parts))
+
+
 def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
     title = words.heading(checked[0].report) if len(checked) == 1 else f"zdoctor check of {len(checked)} configs"
     yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
+    yield f"<title>{escape(title)}</title><style>{STYLE}{PAGE}</style></head>"
+    yield '<body class="zdoctor"><main>'
     for one in checked:
-        yield from _report(one.report, {rule.id: rule for rule in one.rules}, version)
+        yield from _report(one, version)
     yield "</main></body></html>"
 
 
-def _report(report: Report, rules: dict[str, Rule], version: str) -> Iterator[str]:
+def _report(one: Checked, version: str) -> Iterator[str]:
+    report, rules = one.report, {rule.id: rule for rule in one.rules}
     yield f'<h1 dir="auto">{escape(words.heading(report))}</h1>'
     yield f'<p class="soft" dir="auto">{escape(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
     yield f'<p class="verdict {words.tone(report)}" dir="auto">{escape(words.verdict(report))}</p>'

@@ -1,83 +1,182 @@
-"""The report as one JSON object, schema zdoctor.report/1. Changes are additive only."""
+"""The report as one JSON object, schema zdoctor.report/1. Changes are additive only.
+
+The types below are its shape, and documents.schema.json is made of them; a record of the model stands for an object
+of its fields.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict
 
-from ..doctor.model import Finding, Report
+from ..doctor.model import Finding, Fix, MicroStep, Outcome, Report, Safety, Severity, TrainingEffect, Unjudged, Where
+from ..doctor.model.findings import Baselined
 from ..doctor.model.printable import UNPRINTABLE
-from .checked import Checked
+from .checked import Checked, exit_code
 
-SCHEMA = "zdoctor.report/1"
-SCHEMA_OF_ALL = "zdoctor.reports/1"
+
+class Head(TypedDict):
+    """What every document says of itself. `ok` is true where the exit code is 0."""
+
+    version: str
+    ok: bool
+    exit_code: int
+
+
+class ShownFix(TypedDict):
+    title: str
+    safety: Safety
+    training_effect: TrainingEffect
+
+
+class TypedFix(ShownFix):
+    """A repair that is for the user to type."""
+
+    command: str
+
+
+class ShownFinding(TypedDict):
+    rule: str
+    name: str
+    severity: Severity
+    message: str
+    otherwise: str
+    where: Where | None
+    evidence: Mapping[str, Any]
+    fixes: list[ShownFix | TypedFix]
+
+
+class AllowedFinding(ShownFinding):
+    """A finding that a comment of the config allows."""
+
+    reason: str
+
+
+class ShownBaseline(TypedDict):
+    """The findings that a baseline knows, and how many of its entries are gone."""
+
+    file: str
+    gone: int
+    problem: str | None
+    known: list[ShownFinding]
+
+
+class ReportDocument(Head):
+    """What a check found."""
+
+    schema: Literal["zdoctor.report/1"]
+    config: str
+    trainer: str | None
+    machine: str | None
+    python: str
+    settings: str | None
+    outputs: Sequence[str]
+    findings: list[ShownFinding]
+    unknown: Sequence[Outcome]
+    crashed: Sequence[Outcome]
+    passed: Sequence[str]
+    not_applicable: Sequence[str]
+    allowed: list[AllowedFinding]
+    baseline: ShownBaseline | None
+    judged: Sequence[str]
+    not_judged: Sequence[Unjudged]
+    elapsed_ms: int
+
+
+class ProbeDocument(ReportDocument):
+    """What a probe found. `microstep` is null where the deadline ended it."""
+
+    microstep: MicroStep | None
+
+
+class ReportsDocument(Head):
+    """What a check of several configs found."""
+
+    schema: Literal["zdoctor.reports/1"]
+    reports: list[ReportDocument]
 
 
 def render(checked: Sequence[Checked], version: str = "") -> str:
     """One JSON object, one trailing newline: the report or, of several configs, all of them."""
-    reports = [as_data(one.report) for one in checked]
-    if len(reports) == 1:
-        return dumps(reports[0])
-    return dumps({"schema": SCHEMA_OF_ALL, "ok": all(report["ok"] for report in reports), "reports": reports})
+    reports = [as_data(one.report, version) for one in checked]
+    return dumps(
+        reports[0] if len(reports) == 1 else _of_all(reports, version, exit_code(one.report for one in checked))
+    )
 
 
-def dumps(data: Mapping[str, Any], indent: int = 2) -> str:
+def _of_all(reports: list[ReportDocument], version: str, code: int) -> ReportsDocument:
+    return {"schema": "zdoctor.reports/1", **head(version, code), "reports": reports}
+
+
+def head(version: str, exit_code: int) -> Head:
+    return {"version": version, "ok": exit_code == 0, "exit_code": exit_code}
+
+
+def dumps(data: object, indent: int = 2) -> str:
     """JSON, one trailing newline. What is unprintable, such as bytes that are not UTF-8, comes out escaped."""
-    text = json.dumps(data, ensure_ascii=False, indent=indent, default=str) + "\n"
+    text = json.dumps(plain(data), ensure_ascii=False, indent=indent, default=str) + "\n"
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def as_data(report: Report, version: str = "") -> ReportDocument:
     return {
-        "schema": SCHEMA,
-        **picked(report, "ok", "config", "trainer", "machine", "python"),
+        "schema": "zdoctor.report/1",
+        **head(version, report.exit_code),
+        "config": report.config,
+        "trainer": report.trainer,
+        "machine": report.machine,
+        "python": report.python,
         "settings": report.settings or None,
-        "outputs": list(report.outputs),
+        "outputs": report.outputs,
         "findings": [_finding(finding) for finding in report.findings],
-        "unknown": [picked(outcome, "rule", "reason") for outcome in report.unknown],
-        "crashed": [picked(outcome, "rule", "reason") for outcome in report.crashed],
-        "passed": list(report.passed),
-        "not_applicable": list(report.not_applicable),
+        "unknown": report.unknown,
+        "crashed": report.crashed,
+        "passed": report.passed,
+        "not_applicable": report.not_applicable,
         "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
-        "baseline": report.baseline
-        and {
-            **picked(report.baseline, "file", "gone"),
-            "problem": report.baseline.problem or None,
-            "known": [_finding(finding) for finding in report.known],
-        },
-        "judged": list(report.judged),
-        "not_judged": [picked(one, "what", "reason") for one in report.not_judged],
+        "baseline": None if report.baseline is None else _baseline(report.baseline),
+        "judged": report.judged,
+        "not_judged": report.not_judged,
         "elapsed_ms": round(report.elapsed_ms),
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _baseline(baseline: Baselined) -> ShownBaseline:
     return {
-        **picked(finding, "rule", "name", "severity"),
-        "message": finding.text(),
-        "otherwise": finding.consequence(),
-        "where": finding.where and picked(finding.where, "path", "line", "column", "pointer"),
-        "evidence": _plain(finding.evidence),
-        "fixes": [
-            picked(fix, "title", "safety", "training_effect", *(["command"] if fix.command else []))
-            for fix in finding.fixes
-        ],
+        "file": baseline.file,
+        "gone": baseline.gone,
+        "problem": baseline.problem or None,
+        "known": [_finding(finding) for finding in baseline.known],
     }
 
 
-def picked(record: object, *names: str) -> dict[str, Any]:
-    """Fields of a record by their names, tuples as lists."""
-    values = ((name, getattr(record, name)) for name in names)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+def _finding(finding: Finding) -> ShownFinding:
+    return {
+        "rule": finding.rule,
+        "name": finding.name,
+        "severity": finding.severity or "note",
+        "message": finding.text(),
+        "otherwise": finding.consequence(),
+        "where": finding.where,
+        "evidence": finding.evidence,
+        "fixes": [_fix(fix) for fix in finding.fixes],
+    }
 
 
-def _plain(value: Any) -> Any:
-    """Evidence as JSON: mappings and tuples become objects and arrays, infinities become text."""
+def _fix(fix: Fix) -> ShownFix | TypedFix:
+    shown: ShownFix = {"title": fix.title, "safety": fix.safety, "training_effect": fix.training_effect}
+    return {**shown, "command": fix.command} if fix.command else shown
+
+
+def plain(value: Any) -> Any:
+    """A document as JSON has it: records and mappings become objects, tuples and sets arrays, infinities text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
+    if hasattr(value, "__match_args__"):
+        return {name: plain(getattr(value, name)) for name in value.__match_args__}
     if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
         return str(value)
     return value

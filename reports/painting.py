@@ -18,12 +18,14 @@ _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 @dataclass(frozen=True)
 class Screen:
     """Where text is shown: its columns and rows, whether in colour, and what a shell there takes at the end of a line
-    for "it goes on" ("" where commands are left in one piece)."""
+    for "it goes on" ("" where commands are left in one piece). `folder` is where names of files are counted from,
+    which become links then; "" where a terminal has none, or is none."""
 
     width: int = 100
     height: int = 24
     color: bool = False
     goes_on: str = ""
+    folder: str = ""
 
 
 PAGE = Screen(height=1 << 30)

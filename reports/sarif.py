@@ -8,10 +8,8 @@ A repair is among the fixes where it replaces text of the config; the others are
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import PurePath
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from ..doctor.model import Config, Finding, Fix, Outcome, ReplaceText, Report
 from ..doctor.model.known import fingerprint
@@ -31,22 +29,28 @@ NOTIFICATIONS = {
 Data = dict[str, Any]
 
 
-def render(checked: Sequence[Checked], version: str = "") -> str:
-    """One JSON object with a run for each config, one trailing newline."""
-    runs = [_run(one.report, one.rules, version, one.config) for one in checked]
+def render(checked: Sequence[Checked], version: str = "", addresses: Mapping[str, str] = {}) -> str:
+    """One JSON object with a run for each config, one trailing newline.
+
+    Of `addresses`, by what each is called, "homepage" is zdoctor's own and "rules" that of docs/rules.md.
+    """
+    runs = [_run(one, version, addresses) for one in checked]
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": runs})
 
 
-def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | None) -> Data:
+def _run(one: Checked, version: str, addresses: Mapping[str, str]) -> Data:
+    report = one.report
     found = (*report.known, *report.findings, *(one.finding for one in report.allowed))
     named = {*(finding.rule for finding in found), *(o.rule for o in (*report.unknown, *report.crashed))}
-    described = [_rule(rule) for rule in rules if rule.id in named]
+    page = addresses.get("rules", "")
+    described = [_rule(rule, page) for rule in one.rules if rule.id in named]
     index = {rule["id"]: number for number, rule in enumerate(described)}
     driver = {
         "name": "zdoctor",
         **({"version": version, "semanticVersion": version} if version else {}),
+        **({"informationUri": addresses["homepage"]} if "homepage" in addresses else {}),
         "rules": described,
-        "notifications": [{"id": id, "shortDescription": _message(text)} for id, text in NOTIFICATIONS.items()],
+        "notifications": [_kind(id, _message(text)) for id, text in NOTIFICATIONS.items()],
     }
     return {
         "tool": {"driver": driver},
@@ -54,7 +58,7 @@ def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | N
         "automationDetails": {"id": words.clean(f"zdoctor/{report.config}/")},
         "invocations": [_invocation(report, index)],
         "columnKind": "unicodeCodePoints",
-        "results": _results(report, index, config),
+        "results": _results(report, index, one.config),
         "properties": {
             "trainer": report.trainer,
             "machine": report.machine,
@@ -65,7 +69,7 @@ def _run(report: Report, rules: Sequence[Rule], version: str, config: Config | N
     }
 
 
-def _rule(rule: Rule) -> Data:
+def _rule(rule: Rule, page: str) -> Data:
     told = dict(words.sections(rule))
     markdown = "\n\n".join([_escaped(rule.title), *(f"**{name}.** {_escaped(text)}" for name, text in told.items())])
     return {
@@ -74,8 +78,18 @@ def _rule(rule: Rule) -> Data:
         "shortDescription": _message(rule.title or rule.name),
         "fullDescription": _message(" ".join(told.get("What", rule.title or rule.name).split())),
         "help": {"text": words.clean(rule.doc or rule.name), "markdown": words.clean(markdown or rule.name)},
+        **({"helpUri": f"{page}#{anchor(rule)}"} if page and not rule.plugin else {}),
         "defaultConfiguration": {"level": rule.severity},
     }
+
+
+def _kind(id: str, told: Data) -> Data:
+    return {"id": id, "shortDescription": told, "fullDescription": told, "help": told}  # GitHub asks for all three
+
+
+def anchor(rule: Rule) -> str:
+    """Where docs/rules.md tells of a rule, as GitHub names its heading."""
+    return f"{rule.id}-{rule.name}-{rule.severity}".lower()
 
 
 def _escaped(text: str) -> str:
@@ -134,7 +148,7 @@ def _results(report: Report, index: dict[str, int], config: Config | None) -> li
 
 def _location(finding: Finding, config: str) -> Data:
     where = finding.where
-    physical: Data = {"artifactLocation": {"uri": uri(config if where is None else where.path)}}
+    physical: Data = {"artifactLocation": {"uri": words.uri(config if where is None else where.path)}}
     if where is not None and where.line is not None:
         column = {"startColumn": where.column} if where.column is not None else {}
         physical["region"] = {"startLine": where.line, **column}
@@ -161,9 +175,9 @@ def _fix(fix: Fix, config: Config | None) -> Data | None:
     if not changes:
         return None
     return {
-        "description": _message(f"{fix.title} [{words.how(fix)}]"),
+        "description": _message(words.titled(fix)),
         "artifactChanges": [
-            {"artifactLocation": {"uri": uri(path)}, "replacements": replacements}
+            {"artifactLocation": {"uri": words.uri(path)}, "replacements": replacements}
             for path, replacements in changes.items()
         ],
     }
@@ -174,20 +188,6 @@ def _position(text: str, offset: int) -> tuple[int, int]:
     line = text.count("\n", 0, offset)
     column = offset - (text.rfind("\n", 0, offset) + 1)
     return line + 1, column + 1 - (line == 0 and offset > 0 and text.startswith("\ufeff"))
-
-
-def uri(path: str) -> str:
-    """A relative reference, or a file URI for a path that is absolute on any system."""
-    if re.match(r"[A-Za-z]:[\\/]", path):
-        return "file:///" + path[0] + ":" + _quoted(path[2:].replace("\\", "/"))
-    if path.startswith("\\\\"):
-        return "file:" + _quoted(path.replace("\\", "/"))
-    path = PurePath(path).as_posix()
-    return f"file://{_quoted(path)}" if path.startswith("/") else _quoted(path)
-
-
-def _quoted(path: str) -> str:
-    return quote(path, safe="/", errors="replace")
 
 
 def _message(text: str) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import PurePath
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
 from . import words
@@ -77,7 +78,7 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
         yield from _finding(alike[0], screen, config if alike[0].where != before else None)
         before = alike[0].where
         for last, finding in pairwise(alike[:MOST_ALIKE]):
-            yield from _another(last, finding)
+            yield from _another(last, finding, screen)
         if left := alike[MOST_ALIKE:]:
             yield Wrapped(f"and {len(left)} more of {left[0].rule}: {words.lines_of(left)}", "  … ", "dim")
         yield []
@@ -111,17 +112,17 @@ def _end(report: Report, repaired: bool, verbose: bool) -> Iterator[Line]:
 def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterator[Line]:
     severity = finding.severity or "note"
     name = [(STYLES[severity], f"{severity:<8}"), ("bold", f"{finding.rule} {finding.name}")]
-    yield from _headed(name, words.placed(finding), screen, "  ")
+    yield from _headed(name, words.placed(finding), screen, "  ", _linked(finding, screen))
     if config is not None and "\n" not in finding.text():  # else it shows its place itself
         yield from excerpt(config, finding.where, screen.width)
     yield Wrapped(finding.text(), "  ")
     yield from _rest(finding)
 
 
-def _another(before: Finding, finding: Finding) -> Iterator[Line]:
+def _another(before: Finding, finding: Finding, screen: Screen) -> Iterator[Line]:
     """One more finding of the kind of `before`: what is the same for both is not said again."""
     if finding.where != before.where:
-        yield [("dim", f"  {words.placed(finding)}")]
+        yield [("", "  "), (_linked(finding, screen), words.placed(finding))]
     yield Wrapped(finding.text(), "  ")
     yield from _rest(finding, before)
 
@@ -161,10 +162,17 @@ def _outcomes(title: str, outcomes: Sequence[Outcome]) -> Iterator[Line]:
         yield []
 
 
-def _headed(head: Spans, about: str, screen: Screen, lead: str = "") -> Iterator[Line]:
+def _linked(finding: Finding, screen: Screen) -> str:
+    """The style of a finding's place, which leads to its file."""
+    if finding.where is None or not screen.folder:
+        return "dim"
+    return f"dim link {words.uri(str(PurePath(screen.folder, finding.where.path)))}"
+
+
+def _headed(head: Spans, about: str, screen: Screen, lead: str = "", style: str = "dim") -> Iterator[Line]:
     """A head and what is said of it, in one line where there is room, else below each other."""
     if cells("".join(text for _, text in head) + about) + 3 <= screen.width:
-        yield [*head, ("dim", f"   {about}" if about else "")]
+        yield [*head, ("", "   "), (style, about)]
     else:
         yield head
         yield Wrapped(about, lead, "dim")

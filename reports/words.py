@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from urllib.parse import quote
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.findings import CONFIG_UNREAD, HERE, NOT_SELECTED
@@ -121,7 +123,7 @@ def how(fix: Fix) -> str:
 
 
 def titled(fix: Fix) -> str:
-    return f"{fix.title}  [{how(fix)}]" if how(fix) else fix.title
+    return f"{fix.title} [{how(fix)}]" if how(fix) else fix.title
 
 
 def alike(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -158,7 +160,7 @@ def told(finding: Finding) -> str:
     if finding.otherwise:
         lines.append(f"otherwise: {finding.consequence()}")
     for fix in finding.fixes:
-        lines.append(f"fix: {fix.title}{f' [{how(fix)}]' if how(fix) else ''}")
+        lines.append(f"fix: {titled(fix)}")
         if fix.command:
             lines.append(f"$ {fix.command}")
     return "\n".join(lines)
@@ -278,15 +280,15 @@ def _run_step(report: Report) -> Iterator[tuple[str, str]]:
         yield "zdoctor run -- COMMAND", f"{about}, COMMAND being what you type for it"
 
 
-def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> str:
-    """What to type to carry a shown plan out, on the machine that it is for."""
+def to_apply(report: Report, allowed: Sequence[str], selected: Sequence[str]) -> tuple[str, str]:
+    """What to type to carry a shown plan out, and on which machine."""
     words = [*(f"--allow {what}" for what in allowed), *([f"--select {','.join(selected)}"] if selected else [])]
     if not report.machine:
-        return report.typed("fix", *words, "--apply")
+        return report.typed("fix", *words, "--apply"), ""
     others = tuple(pair for pair in report.options if pair[0] != "machine")
     by_settings = (("machine", HERE),) if others == report.options else ()
     there = replace(report, options=(*others, *by_settings))
-    return f"{there.typed('fix', *words, '--apply')}   on that machine"
+    return there.typed("fix", *words, "--apply"), "on that machine"
 
 
 def decisions(report: Report, plan: Plan) -> dict[Fix, str]:
@@ -303,3 +305,17 @@ def decisions(report: Report, plan: Plan) -> dict[Fix, str]:
                 words += [] if report.machine else ["--apply"]
                 typed[fix] = report.typed("fix", *words)
     return typed
+
+
+def uri(path: str) -> str:
+    """A relative reference, or a file URI for a path that is absolute on any system."""
+    if re.match(r"[A-Za-z]:[\\/]", path):
+        return "file:///" + path[0] + ":" + _quoted(path[2:].replace("\\", "/"))
+    if path.startswith("\\\\"):
+        return "file:" + _quoted(path.replace("\\", "/"))
+    path = PurePath(path).as_posix()
+    return f"file://{_quoted(path)}" if path.startswith("/") else _quoted(path)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/", errors="replace")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -33,7 +33,7 @@ _TEXTS = """() => {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text = texts.nextNode(); text; text = texts.nextNode()) {
     const element = text.parentElement;
-    if (!text.data.trim() || !element.getClientRects().length || element.tagName === "TITLE") continue;
+    if (!text.data.trim() || !element.checkVisibility() || element.tagName === "TITLE") continue;
     const style = getComputedStyle(element);
     const one = light(element instanceof SVGElement ? style.fill : style.color), other = light(ground(element));
     const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
@@ -45,6 +45,11 @@ _TEXTS = """() => {
   }
   return found;
 }"""
+
+
+# How many elements hide a part of what they hold.
+_CUT = """() => [...document.body.querySelectorAll("*")].filter((element) =>
+  getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1).length"""
 
 
 @dataclass(frozen=True)
@@ -59,42 +64,55 @@ class Text:
 @dataclass(frozen=True)
 class Shown:
     """What a browser made of a page. `asked` are the addresses it went to beyond the page itself, `said` the lines of
-    its console, `overflow` the pixels by which the page is wider than the window.
+    its console, `overflow` the pixels by which the page is wider than the window, `cut` the elements that do not
+    show all that they hold, `ground` the colour of the page.
     """
 
     title: str
     texts: tuple[Text, ...]
     overflow: int
+    cut: int
+    ground: str
     images: int
     broken: int
     asked: tuple[str, ...]
     said: tuple[str, ...]
 
 
-Show = Callable[[Path, int, Literal["light", "dark"]], Shown]
+class Show(Protocol):
+    def __call__(
+        self, file: Path, width: int, scheme: Literal["light", "dark"], media: Literal["screen", "print"] = "screen"
+    ) -> Shown:
+        """Shows a file in a window of a width with everything unfolded; as it is printed, with nothing unfolded."""
 
 
 @contextmanager
 def browser() -> Iterator[Show]:
-    """Shows a file in a window of a width, with everything unfolded. Skips the test where no Chromium is."""
+    """A browser that shows files. Skips the test where no Chromium is."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("no Chromium here; on Debian: apt-get install chromium")
     with sync_playwright() as play, play.chromium.launch(executable_path=program, args=["--no-sandbox"]) as started:
 
-        def show(file: Path, width: int, scheme: Literal["light", "dark"]) -> Shown:
+        def show(
+            file: Path, width: int, scheme: Literal["light", "dark"], media: Literal["screen", "print"] = "screen"
+        ) -> Shown:
             page = started.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page.emulate_media(media=media, color_scheme=scheme)
             asked: list[str] = []
             said: list[str] = []
             page.on("request", lambda request: asked.append(request.url))
             page.on("console", lambda line: said.append(line.text))
             page.on("pageerror", lambda error: said.append(str(error)))
             page.goto(file.as_uri())
-            page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
+            if media == "screen":
+                page.evaluate("document.querySelectorAll('details').forEach((part) => part.open = true)")
             shown = Shown(
                 title=page.title(),
                 texts=tuple(Text(*found) for found in page.evaluate(_TEXTS)),
                 overflow=page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"),
+                cut=page.evaluate(_CUT),
+                ground=page.evaluate("getComputedStyle(document.body).backgroundColor"),
                 images=page.locator("img").count(),
                 broken=page.evaluate("[...document.images].filter((image) => !image.naturalWidth).length"),
                 asked=tuple(url for url in asked if url != file.as_uri() and not url.startswith("data:")),

@@ -34,6 +34,7 @@ _LOOKED_AT = words("""
     train/optimizer train/lr_scheduler train/noise_scheduler sample/sampler model/qtype model/qtype_te model/arch
     model/dtype type
     """)
+_TIMESTEPS = "train/timestep_type"
 _UNKNOWN = "{key} is {value!r}, which the trainer does not know."
 
 
@@ -100,7 +101,7 @@ def _spellings(run: Run, schema: Schema) -> Iterator[Finding]:
         ("save/dtype", FIRST_SAVE),
         ("save/save_format", START),
         ("train/content_or_style", STEP),
-        *([("train/timestep_type", STEP)] if flow else []),
+        *([(_TIMESTEPS, STEP)] if flow else []),
     ):
         yield from _spelling(run, schema, key, schema.choices(key), when)
     losses, networks = schema.choices("train/loss_type"), schema.choices("network/type") | NETWORK_TYPES
@@ -132,6 +133,8 @@ def _of_their_own(run: Run, schema: Schema) -> Iterator[Finding]:
         why = "{key} is {value!r}, but the trainer compares it with 'flowmatch' letter by letter."
         when = "timestep_type is ignored and mostly high noise is trained"
         yield bad(run, "train/noise_scheduler", why, when, severity="warning", likely="flowmatch")
+        beside = "with flowmatch the run stops " + STEP
+        yield from _spelling(run, schema, _TIMESTEPS, schema.choices(_TIMESTEPS), beside, severity="warning")
 
 
 def _slips(run: Run, schema: Schema) -> Iterator[Finding]:

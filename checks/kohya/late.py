@@ -103,7 +103,8 @@ def unknown_optimizer_or_schedule(config: Config, run: Run, schema: Schema) -> I
 
     What: A name that the trainer has no case for is looked up in torch.optim, letter by letter; a schedule in the
     list of transformers. A name with a dot is a module of its own and is not judged. musubi-tuner has no default
-    optimizer at all. Which names it has a case for is read from the checkout at hand.
+    optimizer at all. Which names it has a case for, and whether a fork has a default, is read from the checkout at
+    hand.
     Why: Both are looked up after the model was loaded, quantized and everything was cached.
     Repair: The near name.
     Upstream: sd-scripts library/train_util.py get_optimizer, get_scheduler_fix (48d368fa); musubi-tuner
@@ -113,7 +114,9 @@ def unknown_optimizer_or_schedule(config: Config, run: Run, schema: Schema) -> I
     if not trains(run):
         raise NotApplicable
     name, schedule = run.setting("optimizer_type"), run.setting("lr_scheduler")
-    if name is None and run.trainer == "musubi-tuner" and run.process_type and config.format != "toml":
+    known = schema.key("optimizer_type", run.process_type)
+    defaults = run.trainer != "musubi-tuner" or (known is not None and known.default)
+    if name is None and not defaults and run.process_type and config.format != "toml":
         why = "--{key} is not given, and {trainer} has no default."
         yield bad(run, "optimizer_type", why, _NO_OPTIMIZER, new="AdamW8bit", trainer=run.trainer)
     elif isinstance(name, str) and "." not in name:

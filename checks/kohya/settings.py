@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, Severity, found
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
-from . import TRAINERS, anywhere, number, on, trains
+from . import ELSEWHERE, TRAINERS, anywhere, number, on, trains
 from .swaps import most_swapped
 
 _DATA = "before anything is loaded, but after the datasets were read"
@@ -22,12 +22,15 @@ _BUCKETS = {
     **dict.fromkeys(("anima_train", "anima_train_network", "flux_train", "lumina_train", "lumina_train_network"), 16),
     "sd3_train": 8,
 }
+_TRAIN_TEXT_ENCODERS = ("sdxl_train_network", "anima_train_network")  # and take no cached outputs of them
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 
 
 @rule("KOH003", "error", "settings-that-exclude-each-other", trainers=TRAINERS)
 @prevents("AssertionError", r"when caching latents, either color_aug or random_crop cannot be used")
-@prevents("AssertionError", r"when caching Text Encoder output, either caption_dropout_rate")
+@prevents("AssertionError", r"when caching [Tt]ext [Ee]ncoder output, (either caption_dropout_rate|shuffle_caption)")
+@prevents("AssertionError", r"network for Text Encoder cannot be trained with caching Text Encoder outputs")
+@prevents("AssertionError", r"(weighted_captions|cache_text_encoder_outputs) is not supported when ")
 @prevents("AssertionError", r"blocks_to_swap is not supported with cpu_offload_checkpointing")
 @prevents("AssertionError", r"Cannot swap more than \d+ ")
 @prevents("AssertionError", r"fp8_base requires mixed precision")
@@ -44,9 +47,10 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     """Settings of which the trainer takes one or the other.
 
     What: What the trainers assert: cached latents with color_aug or random_crop, cached text encoder outputs with
-    anything that changes captions, block swap with cpu_offload_checkpointing or of more blocks than there are, fp8
-    without mixed precision, fp8_scaled without fp8_base, no attention or one that cannot train, a warm-up for a
-    constant schedule, one cache folder for two datasets, an 8-bit format that cannot be trained on.
+    anything that changes captions or with a text encoder that is trained (SDXL, Anima), block swap with
+    cpu_offload_checkpointing or of more blocks than there are, fp8 without mixed precision, fp8_scaled without
+    fp8_base, no attention or one that cannot train, a warm-up for a constant schedule, one cache folder for two
+    datasets, an 8-bit format that cannot be trained on.
     Why: Only the parser's own words are checked at the start. The rest is asserted one by one: the dataset's before
     the model is loaded, that of the network and the schedule after minutes of loading and caching.
     Repair: Leave one of the two out.
@@ -61,7 +65,7 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     yield from _shared(run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":
-        yield from _changed_though_cached(run)
+        yield from _changed_though_cached(config, run)
         yield from _sd_scripts(config, run, model)
     else:
         yield from _musubi(config, run)
@@ -104,21 +108,33 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
         yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=limit[0])
 
 
-def _changed_though_cached(run: Run) -> Iterator[Finding]:
-    """What would change pictures or captions in every epoch, and these are encoded once."""
+def _changed_though_cached(config: Config, run: Run) -> Iterator[Finding]:
+    """What would change pictures or captions in every epoch, or who encodes them, and these are encoded once."""
     pictures = on(run, "cache_latents") or on(run, "cache_latents_to_disk")
     for name in ("color_aug", "random_crop") if pictures else ():
         if (key := anywhere(run, name)) is not None:
             yield _refused(run, key, "{name} needs pictures, and cached latents are none.", _DATA, name=name)
     if not run.recipe.cache_text_embeddings:
         return
+    script, module = run.process_type, run.setting("network_module")
     for name in ("caption_dropout_rate", "shuffle_caption", "token_warmup_step", "caption_tag_dropout_rate"):
-        if (key := anywhere(run, name)) is not None:
+        taken = name == "caption_dropout_rate" and script.startswith("anima")
+        if not taken and (key := anywhere(run, name)) is not None:
             why = "{name} changes captions, and with cache_text_encoder_outputs they are encoded once."
             yield _refused(run, key, why, _DATA, name=name)
     if "train_t5xxl=True" in _entries(run, "network_args"):
         why = "train_t5xxl trains T5, whose outputs are cached."
         yield _refused(run, "network_args", why, "after the model was loaded")
+    for name in ("train_text_encoder", "weighted_captions") if script == "sdxl_train" else ():
+        if on(run, name):
+            yield _refused(run, name, "{key} and cache_text_encoder_outputs exclude each other.", _START)
+    # a file of options names no script; only SDXL's has both that module and that option
+    trains_one = script in _TRAIN_TEXT_ENCODERS or (not script and module == "networks.lora")
+    if trains_one and not on(run, "network_train_unet_only"):
+        toml = config.format == "toml"
+        why = "Without network_train_unet_only the text encoders are trained, too, and their outputs are cached."
+        severity: Severity | None = "warning" if toml else None
+        yield _refused(run, "cache_text_embeddings", why + ELSEWHERE * toml, _DATA, severity=severity)
 
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:

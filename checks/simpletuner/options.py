@@ -52,7 +52,8 @@ def lost_setting(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
 
     What: SimpleTuner turns a config into a command line. The text "false" is left out on the way, a mapping is kept
     for a few options only, and a list becomes one flag for each entry, of which the last one counts. Of the variables
-    in a config.env only those count that the trainer has a name for, and a comment behind a value belongs to it.
+    in a config.env only those count that the trainer has a name for, and a comment behind a value belongs to it; in
+    versions without configuration/env_file.py a shell leaves it out.
     Why: No message says so. "gradient_checkpointing": "false" leaves it on, for on is the default; a
     quantization_config written as a mapping quantizes nothing.
     Repair: Write false without quotes. In a config.env, options without a variable go into TRAINER_EXTRA_ARGS.
@@ -87,8 +88,9 @@ def _unmapped(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         if behind is not None:
             yield found(
                 value.where,
-                "{key} ends in {comment!r}, which a shell would leave out. The trainer reads the file itself and "
-                "takes it for a part of the value: write it into a line of its own.",
+                "{key} ends in {comment!r}. A trainer that reads the file itself, as it does since it has "
+                "configuration/env_file.py, takes it for a part of the value; an older one leaves it to a shell, "
+                "which drops it. Write it into a line of its own.",
                 otherwise="{key} is {value!r}.",
                 evidence={"key": pointer[1:], "value": value.value},
                 comment=behind.group(),

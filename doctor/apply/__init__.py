@@ -4,7 +4,7 @@ Of an extraction that was cut short the finished files stay, in a part folder be
 """
 
 from .actions.errors import ApplyError, Busy, StalePlan, UndoRefused
-from .actions.journal import Entry, unfinished
+from .actions.journal import unfinished
 from .steps import describe, diff
 from .transaction import Applied, Binding, apply, bind
 from .undo import history, recover, undo
@@ -14,7 +14,6 @@ __all__ = [
     "ApplyError",
     "Binding",
     "Busy",
-    "Entry",
     "StalePlan",
     "UndoRefused",
     "apply",

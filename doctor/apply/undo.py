@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..model.amounts import amount
+from ..model.repairs import PastRepair, RepairState
 from .actions import revert
 from .actions.build import changed_since, moved_since
 from .actions.edit import edited_since
 from .actions.errors import ANOTHER_STATE, ApplyError, Busy, UndoRefused, clause, reason
-from .actions.journal import Entry, Journal, State, clear_unbegun, journals, locked, unfinished
+from .actions.journal import Journal, clear_unbegun, journals, locked, unfinished
 from .actions.part import kept_in
 from .actions.paths import lies
 
@@ -100,7 +101,7 @@ def recover_locked(state: Path) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def history(state: Path) -> tuple[Entry, ...]:
+def history(state: Path) -> tuple[PastRepair, ...]:
     """Every transaction, oldest first; the passes of one repair are one entry.
 
     Raises ApplyError where the journal cannot be read, which is not the same as an empty one.
@@ -117,15 +118,15 @@ def history(state: Path) -> tuple[Entry, ...]:
     return tuple(_entry(id, passes) for id, passes in groups.items())
 
 
-def _entry(id: str, passes: list[Journal]) -> Entry:
+def _entry(id: str, passes: list[Journal]) -> PastRepair:
     first = passes[0].records[0]
-    states: list[State] = [journal.state for journal in passes]
+    states: list[RepairState] = [journal.state for journal in passes]
     if passes[0].newer:
         when, config = str(first.get("when", "")), str(first.get("config", ""))
-        return Entry(id, when, config, (_left_alone(passes[0]),), passes[0].state)
+        return PastRepair(id, when, config, (_left_alone(passes[0]),), passes[0].state)
     what = tuple(line for journal in passes for line in journal.records[0]["what"])
-    order: tuple[State, ...] = ("unfinished", "applied", "undone", "cut short", "rolled back")
-    return Entry(id, first["when"], first["config"], what, next(state for state in order if state in states))
+    order: tuple[RepairState, ...] = ("unfinished", "applied", "undone", "cut short", "rolled back")
+    return PastRepair(id, first["when"], first["config"], what, next(state for state in order if state in states))
 
 
 def _left_alone(journal: Journal) -> str:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ... import __version__
 from ...reports import cache as cache_report
-from ...reports import cache_json
+from ...reports import cache_json, repairs_json
 from ...reports import plan as plan_report
+from .. import apply as writer
 from ..errors import UserError, not_cached
 from ..examine.engine import cures, examine
 from ..model import Facts, Report
 from ..model.caches import Inventory
 from ..model.record import replace
+from ..model.repairs import Fixed
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
 from ..progress import open_progress
 from ..rules import all_repairs, all_rules, select
 from . import console
+from .config_argument import format_argument
 from .examined import world_of
-from .repair import Fixed, carry_out, recover, say_unfinished
+from .repair import carry_out, recover, say_unfinished
 
 REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
 
@@ -28,7 +32,7 @@ REPAIRED = ("HUB001", "HUB002", "HUB003", "HUB004")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repo", nargs="?", metavar="REPO", help="only this repository, org/name")
     parser.add_argument("--deep", action="store_true", help="also read every file as a whole and compare its sha256")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    format_argument(parser)
     parser.add_argument("--fix", action="store_true", help="show the repairs of REPO as a plan")
     parser.add_argument("--apply", action="store_true", help="with --fix: repair (zdoctor undo puts everything back)")
 
@@ -87,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         progress.doing("looking through the hub caches")
         found = inventory(options.repo, deep=options.deep, progress=progress.bytes_done)
     if options.format == "json":
-        console.emit(cache_json.render(found))
+        console.emit(cache_json.render(found, __version__))
     else:
         _show(found)
     return found.exit_code
@@ -100,6 +104,15 @@ def _fix(options: argparse.Namespace) -> int:
     again = f"zdoctor cache {options.repo} --fix{' --deep' if options.deep else ''} --apply"
     shown = tuple(replace(f, command=again) if f.command.startswith("zdoctor fix") else f for f in done.plan.shown)
     plan = replace(done.plan, shown=shown)
+    if options.format == "json":
+        following = [] if done.applied or not plan.fixes else [(again, "")]
+        fixed = replace(done, plan=plan)
+        console.emit(
+            repairs_json.of_plan(
+                fixed, following, {}, writer.describe, version=__version__, exit_code=found.exit_code
+            )
+        )
+        return found.exit_code
     console.show(plan_report.lines(plan, done.diff))
     if done.applied:
         console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")

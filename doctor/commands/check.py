@@ -6,10 +6,12 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from time import strftime
 
 from ... import __version__
 from ...reports import FORMATS, Checked, render
+from ...reports.checked import exit_code
 from ...reports.painting import PAGE
 from .. import state
 from ..errors import USER_MISTAKE, UserError
@@ -117,8 +119,7 @@ def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
         seen = [replace(one, report=baseline.applied(one)) for one in seen]
     if seen:
         _told_of(seen, options, configs)
-    codes = {one.report.exit_code for one in seen}
-    code = 0 if options.exit_zero else 1 if 1 in codes else max(codes, default=0)
+    code = 0 if options.exit_zero or not seen else exit_code(one.report for one in seen)
     files = [*configs, *options.config, *filter(None, (options.baseline, options.machine)), *_named(configs, seen)]
     return USER_MISTAKE if len(seen) < len(configs) else code, list(dict.fromkeys(files))
 
@@ -130,6 +131,7 @@ def _told_of(seen: Sequence[Examination], options: argparse.Namespace, configs: 
         version=__version__,
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
+        addresses=_addresses() if options.format == "sarif" else {},
     )
     console.emit(text, options.output, spare=[*configs, *filter(None, [options.baseline])])
     if sys.stdout is not None:
@@ -140,6 +142,16 @@ def _told_of(seen: Sequence[Examination], options: argparse.Namespace, configs: 
         say_unfinished()
     for one in seen if options.deep else ():
         print(f"zdoctor: {verified(one)}", file=sys.stderr)
+
+
+def _addresses() -> dict[str, str]:
+    """The addresses that zdoctor's package names (`[project.urls]`), each by what it is called there."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    with suppress(PackageNotFoundError):
+        pairs = (line.partition(", ") for line in metadata("zdoctor").get_all("Project-URL") or ())
+        return {label.lower(): address for label, _, address in pairs}
+    return {}
 
 
 def _named(configs: Sequence[str], seen: Sequence[Examination]) -> Iterator[str]:
@@ -215,7 +227,7 @@ def check(
     Whose config it is shows in its keys; `trainer` says it where they do not. `trainer_source` is a checkout of that
     trainer, whose keys then count; one that the config lies in is found without it.
     """
-    return examined(
+    seen = examined(
         config,
         machine=machine,
         selected=selected,
@@ -223,7 +235,10 @@ def check(
         deep=deep,
         trainer=trainer,
         trainer_source=trainer_source,
-    ).report
+    )
+    from ...reports.shown import shown
+
+    return shown(Checked(seen.report, seen.rules, seen.written))
 
 
 def verified(seen: Examination) -> str:

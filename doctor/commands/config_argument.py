@@ -56,6 +56,12 @@ def deep_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def format_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="json is for programs (docs/json.md)"
+    )
+
+
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
     """What check and fix both take, by the names that `examined` gives it."""
     alike = ("machine", "deep", "trainer", "trainer_source")

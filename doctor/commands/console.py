@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +15,8 @@ from ..model.printable import printable
 
 if TYPE_CHECKING:
     from ...reports.painting import Line, Screen
+
+LINKING = ("iTerm.app", "vscode", "WezTerm", "ghostty", "mintty")  # values of TERM_PROGRAM
 
 
 def emit(text: str, file: str | None = None, spare: str | Sequence[str] = ()) -> None:
@@ -74,7 +76,17 @@ def screen(stream: TextIO | None = None) -> Screen:
     columns, height = _size()
     # a pipe has no width that a command must be broken for, and cmd and PowerShell go on by other characters
     goes_on = "\\" if os.name != "nt" and stream is not None and stream.isatty() else ""
-    return Screen(columns, height, color(stream), goes_on)
+    folder = os.getcwd() if stream is not None and stream.isatty() and has_links(os.environ) else ""
+    return Screen(columns, height, color(stream), goes_on, folder)
+
+
+def has_links(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal, by what it sets, is one that shows links (OSC 8); multiplexers may not pass them on."""
+    if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "dumb")):
+        return False
+    version = environ.get("VTE_VERSION", "")  # of GNOME's and others, from 0.50 on
+    named = environ.get("TERM_PROGRAM") in LINKING or "WT_SESSION" in environ or "KITTY_WINDOW_ID" in environ
+    return named or (version.isdecimal() and int(version) >= 5000)
 
 
 def is_terminal() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import textwrap
@@ -12,17 +11,20 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from ... import __version__
 from ...reports import crash as report
 from ...reports import crash_json
+from ...reports.json import dumps, plain
 from ..crash import decode, excerpt, explain
 from ..crash.question import nameless
 from ..errors import UserError
 from ..model.crashes import Comparison, Explanation, Signature
 from ..model.findings import HERE
 from ..model.shell import quoted
-from ..rules import Rule, all_repairs, all_rules, select
+from ..rules import Rule, all_rules, cures_of, select
 from . import console
-from .config_argument import config_argument
+from .config_argument import config_argument, format_argument
+from .rules import measured
 from .told import config_in
 
 _BLOCK = 1 << 20
@@ -37,7 +39,7 @@ _PARTS = re.compile(r"\n\s*\n|\n(?=(?:What|Why|Repair|Upstream|Signature):)")  #
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="LOGFILE|RULE", help="a log (- for standard input), or a rule's id or name")
     config_argument(parser, "the run's config, to confirm the cause")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json is for programs")
+    format_argument(parser)
     parser.add_argument("--diff", metavar="LOGFILE", help="the log of a run that worked: what was not the same")
 
 
@@ -46,10 +48,10 @@ def run(options: argparse.Namespace) -> int:
         return _log(options)
     if options.config is not None or options.diff is not None:
         raise UserError(f"{options.what}: there is no such log file.", "zdoctor explain train.log config.yaml")
-    return _rule(options.what)
+    return _rule(options.what, options.format)
 
 
-def _rule(word: str) -> int:
+def _rule(word: str, format: str) -> int:
     if Path(word).is_dir():
         raise UserError(f"{word} is a folder, not a log.", "zdoctor explain train.log")
     if "/" in word or "\\" in word or word.endswith((".log", ".txt")):
@@ -58,12 +60,16 @@ def _rule(word: str) -> int:
         named = select(all_rules(), [word], [])
     except UserError as error:
         raise UserError(f"there is no rule {word!r}, and no such file.", error.hint) from None
+    if format == "json":
+        from ...reports import rules_json
+
+        console.emit(rules_json.render(named, measured(), __version__))
+        return 0
     for rule in named:
-        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
         parts = [
             f"{rule.id} {rule.name} ({rule.severity})",
             *_PARTS.split(rule.doc),
-            f"Repairs: {cures or 'none'}",
+            f"Repairs: {', '.join(cures_of(rule.id)) or 'none'}",
             *_precision(rule.id),
         ]
         console.emit("\n\n".join(map(_filled, parts)) + "\n\n")
@@ -71,11 +77,9 @@ def _rule(word: str) -> int:
 
 
 def _precision(rule: str) -> Iterator[str]:
-    """How often the rule was right at error level on configs found outside (written by benchmarks/corpus.py)."""
-    measured = json.loads((Path(__file__).parents[1] / "rules" / "precision.json").read_text(encoding="utf-8"))
-    found, false = measured["errors"].get(rule, (0, 0))
-    if found:
-        yield f"Measured: {found} errors on {measured['configs']} configs found outside, {false} of them false."
+    if told := measured().get(rule):
+        errors, false, configs = told["errors"], told["false"], told["configs"]
+        yield f"Measured: {errors} errors on {configs} configs found outside, {false} of them false."
 
 
 def _filled(part: str) -> str:
@@ -93,14 +97,17 @@ def _log(options: argparse.Namespace) -> int:
     if told.failure is None and config_in(("", options.what)):
         raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
     seen = _beside(read(options.diff), log) if options.diff is not None else None
+    unexplained = told.failure is not None and told.known is None and not told.rules
+    code = INCOMPLETE if unexplained else 0
     if options.format == "json":
-        console.emit(crash_json.render(nameless(crash_json.as_data(told, rules, options.config, seen))))
+        data = crash_json.as_data(told, rules, options.config, seen, exit_code=code, version=__version__)
+        console.emit(dumps(nameless(plain(data))))
     else:
         console.show(report.lines(told, rules, config=options.config))
         if seen is not None:
             console.emit(f"\nBeside {options.diff}, which worked:\n\n")
             console.show(report.comparison_lines(seen))
-    return INCOMPLETE if told.failure is not None and told.known is None and not told.rules else 0
+    return code
 
 
 def _beside(good: str, bad: str) -> Comparison:

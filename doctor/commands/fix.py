@@ -6,10 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from ... import __version__
 from ...reports import plan, terminal, words
+from .. import apply as writer
 from .. import state
 from ..errors import UserError
 from ..model import Report, TrainingEffect
+from ..model.repairs import Fixed
 from ..progress import open_progress
 from . import console
 from .config_argument import (
@@ -18,10 +21,11 @@ from .config_argument import (
     config_argument,
     config_in_reach,
     deep_argument,
+    format_argument,
     machine_arguments,
 )
 from .examined import ENVIRONMENT, examined
-from .repair import Fixed, carry_out, recover, say_unfinished
+from .repair import carry_out, recover, say_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--select", metavar="IDS", type=comma_separated, default=[], help="repair only these rules")
     deep_argument(parser)
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,18 +62,38 @@ def run(options: argparse.Namespace) -> int:
     if done.before.trainer is not None and config != ENVIRONMENT:
         state.remember(config)
     decisions = words.decisions(done.before, done.plan)
+    following = _following(done, options)
+    last = done.after or done.before
+    if options.format == "json":
+        from ...reports import repairs_json
+
+        console.emit(
+            repairs_json.of_plan(
+                done, following, decisions, writer.describe, version=__version__, exit_code=last.exit_code
+            )
+        )
+        return last.exit_code
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
-        if done.plan.fixes and not options.apply:
-            console.emit(f"\nnext: {words.to_apply(done.before, options.allow, options.select)}\n")
-        elif any(not finding.fixes for finding in done.before.errors):
-            console.emit(f"\nnext: {done.before.typed('check')}   says what is wrong\n")
-        return done.before.exit_code
+        for step in following:
+            console.emit(f"\nnext: {'   '.join(filter(None, step))}\n")
+        return last.exit_code
     console.emit(
         f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
     )
     console.show(terminal.lines(done.after, console.screen(), repaired=True))
-    return done.after.exit_code
+    return last.exit_code
+
+
+def _following(done: Fixed, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """What to type next, and what that does."""
+    if done.after is not None:
+        return words.next_steps(done.after, repaired=True)
+    if done.plan.fixes:
+        return [words.to_apply(done.before, options.allow, options.select)]
+    if any(not finding.fixes for finding in done.before.errors):
+        return [(done.before.typed("check"), "says what is wrong")]
+    return []
 
 
 def fix(

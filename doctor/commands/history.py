@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 
+from ... import __version__
 from .. import apply as writer
 from ..model.printable import printable
 from ..state import state_folder
 from . import console
+from .config_argument import format_argument
 
 
-def arguments(_: argparse.ArgumentParser) -> None:
-    """It takes none."""
+def arguments(parser: argparse.ArgumentParser) -> None:
+    format_argument(parser)
 
 
-def run(_: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     entries = writer.history(state_folder())
+    if options.format == "json":
+        from ...reports import repairs_json
+
+        console.emit(repairs_json.of_history(entries, __version__))
+        return 0
     for entry in entries:
         console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
         for line in entry.what:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import __version__
 from ...reports import json as json_report
 from ...reports import terminal
 from ...reports.painting import PAGE, paint
@@ -24,6 +23,7 @@ from ..model.shell import quoted
 from ..probe.live import LiveWorld
 from ..progress import open_progress
 from . import console
+from .config_argument import format_argument
 
 if TYPE_CHECKING:
     from ..probe.microstep import Tried
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="SCRIPT.py:FUNCTION", help="a function that returns (module, batch)")
     parser.add_argument("--batch", metavar="N", type=int, help="call FUNCTION(batch=N)")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=DEADLINE, help=f"default: {DEADLINE:.0f}")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    format_argument(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
 
 
@@ -45,10 +45,9 @@ def run(options: argparse.Namespace) -> int:
         progress.doing("running one step in a process of its own")
         report, step = probe(options.target, batch=options.batch, deadline=options.timeout)
     if options.format == "json":
-        measured = None if isinstance(step, Unknown) else asdict(step)
-        if measured is not None and not math.isfinite(measured["loss"] or 0.0):
-            measured["loss"] = str(measured["loss"])  # JSON has no word for it
-        text = json_report.dumps({**json_report.as_data(report), "microstep": measured})
+        measured = None if isinstance(step, Unknown) else step
+        data: json_report.ProbeDocument = {**json_report.as_data(report, __version__), "microstep": measured}
+        text = json_report.dumps(data)
     else:
         screen = PAGE if options.output else console.screen()
         text = paint(terminal.lines(report, screen), screen)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from .. import apply as writer
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
 from ..model.printable import printable
-from ..model.record import dataclass, field, replace
+from ..model.record import replace
+from ..model.repairs import Fixed
 from ..state import state_folder
 
 MOST_PASSES = 3
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """What `fix` would do or did: the first plan and its diff in words; `applied` ids; the report after.
-
-    `offers` are the diffs of edits of source code that wait for a decision.
-    """
-
-    before: Report
-    plan: Plan
-    diff: str
-    applied: tuple[str, ...] = ()
-    after: Report | None = None
-    offers: Mapping[Fix, str] = field(default_factory=dict)
 
 
 def carry_out(
@@ -48,11 +34,13 @@ def carry_out(
         return result
     state, after = state_folder(), first
     applied: list[str] = []
+    lines: list[str] = []
     try:
         while plan.fixes and len(applied) < MOST_PASSES:
             group = applied[0] if applied else None
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
+            lines += map(writer.describe, plan.steps)
             after = look()
             plan = prescribe(after, allow=allow, asked=asked)
             binding = writer.bind(plan)
@@ -60,7 +48,7 @@ def carry_out(
         if applied:
             error.hint = f"What was done before it: zdoctor undo {applied[0]}"
         raise
-    return replace(result, applied=tuple(applied), after=after)
+    return replace(result, applied=tuple(applied), done=tuple(lines), after=after)
 
 
 def _offers(plan: Plan) -> dict[Fix, str]:

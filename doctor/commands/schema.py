@@ -1,4 +1,4 @@
-"""`zdoctor schema`: mine a checkout into a table, or print a trainer's JSON schema for editors."""
+"""`zdoctor schema`: a trainer's JSON schema for editors, that of zdoctor's output, or a checkout mined for keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from ..trainers import trainer_called
 from . import console
 from .examined import existing_folder
 
+OUTPUT = Path(__file__).parents[2] / "reports" / "documents.schema.json"
+
 
 def arguments(made: argparse.ArgumentParser) -> None:
-    names = (*of_trainers(), "mine")
-    made.add_argument("what", metavar="TRAINER|mine", type=trainer_called, choices=names, help=", ".join(names))
+    names = (*of_trainers(), "output", "mine")
+    told = f"{', '.join(of_trainers())}; output is what zdoctor prints with --format json; mine makes a table of keys"
+    made.add_argument("what", metavar="TRAINER|output|mine", type=trainer_called, choices=names, help=told)
     made.add_argument(
         "checkout", nargs="?", metavar="CHECKOUT", help="take the keys from this checkout of the trainer"
     )
@@ -30,6 +33,9 @@ def arguments(made: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a table (mine) or a JSON schema. Raises UserError for what is no checkout."""
+    if options.what == "output":
+        console.emit(OUTPUT.read_text(encoding="utf-8"), options.output)
+        return 0
     if options.what == "mine":
         if options.checkout is None:
             raise UserError("no checkout was named.", "zdoctor schema mine path/to/ai-toolkit")

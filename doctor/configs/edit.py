@@ -67,7 +67,8 @@ def apply_edits(text: str, edits: Sequence[SetValue | ReplaceText]) -> str:
 
 def _tree(text: str, format: str) -> Node | Problem:
     # a variable is filled in by the trainer; here it stands as digits of the same length
-    masked = _VARIABLE.sub(lambda match: "1" * len(match.group()), text)
+    closed = text.rfind("}") + 1  # behind it every "${" would be searched to the end of the text
+    masked = _VARIABLE.sub(lambda match: "1" * len(match.group()), text[:closed]) + text[closed:]
     return parse("", Expanded(masked), format, Lines("", text))
 
 

@@ -23,11 +23,12 @@ def _code(*codes: int | str) -> str:
     return rf"{_CODE}(?:{'|'.join(map(str, codes))})(?!\d|\.\d|%)"
 
 
-# (what it is called here, words of which such a line has one, what the line looks like).
+_CODED = re.compile(rf"{_CODE}-?\d")
+# (what it is called here, words of which such a line has one or else an exit code, what the line looks like).
 _ENDS = (
     (
         "Killed",
-        ("illed", "SIGKILL", "xit", "return code", "9/KILL", "oom", "OOM"),
+        ("illed", "SIGKILL", "9/KILL", "oom", "OOM"),
         rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
         r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer|oom-kill:constraint="
         r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$",
@@ -39,18 +40,18 @@ _ENDS = (
     ),
     (
         "SegmentationFault",
-        ("egmentation", "SIGSEGV", "xit"),
+        ("egmentation", "SIGSEGV", "segfault"),
         rf"Segmentation fault|segfault at |SIGSEGV|{_code(139, -11)}",
     ),
-    ("BusError", ("Bus error", "SIGBUS", "xit"), rf"\bBus error\b|SIGBUS|{_code(135, -7)}"),
+    ("BusError", ("Bus error", "SIGBUS"), rf"\bBus error\b|SIGBUS|{_code(135, -7)}"),
     (
         "Aborted",
-        ("Abort", "SIGABRT", "xit", "3221226505", "1073740791"),
+        ("Abort", "SIGABRT", "3221226505", "1073740791"),
         rf"^Aborted\b|SIGABRT|{_code(134, -6)}|\b3221226505\b|-1073740791\b",
     ),
     (
         "IllegalInstruction",
-        ("llegal instruction", "SIGILL", "xit", "3221225501", "-1073741795"),
+        ("llegal instruction", "SIGILL"),
         rf"^Illegal instruction\b|SIGILL|{_code(132, -4, 3221225501, -1073741795)}",
     ),
     (
@@ -71,11 +72,12 @@ _ARGPARSE = re.compile(
 _LOADING = re.compile(r"\bLoading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 # What a shell or a page adds to a log: nothing, a prompt, and how any language asks to press a key.
 _AFTER = re.compile(rf"\s*$|{PROMPT.pattern}|.*\. \. \.\s*$|[>\s`]*$")
-_REPORTED = re.compile(r"Error running job: (?P<message>.+)$")
+# ai-toolkit's words, and ComfyUI's.
+_REPORTED = re.compile(r"(?:Error running job:|!!! Exception during processing !!!) (?P<message>.+)$")
 # A launcher's own traceback only says that a child failed.
 LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "ExceptionGroup"))
 # An exception without its traceback: alone in its line, or in the words of a program that tells of it.
-_NAMED = re.compile(rf"(?P<lead>.*?[\]:>|) -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
+_NAMED = re.compile(rf"(?P<lead>.*?[\]:>|() -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
 _BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
 # The last words of pip, npm, git and of loggers.
 _LAST_WORDS = re.compile(
@@ -127,14 +129,15 @@ def _said(lines: Lines, at: int, name: str, words: str) -> Failure:
 
 def _endings(lines: Lines) -> Iterator[Failure]:
     """Every line that tells of an end, as a failure without frames."""
+    coded = [at for at in lines.holding("xit", "eturn code", "eturn Code", "eturncode") if _CODED.search(lines[at])]
     for name, words, pattern in _ENDS:
-        for at in lines.holding(*words):
+        for at in sorted({*lines.holding(*words), *coded}):
             if re.search(pattern, lines[at]):
                 yield _said(lines, at, name, lines[at].strip())
     for at in lines.holding("error: "):
         if (refused := _ARGPARSE.match(lines[at])) is not None:
             yield _said(lines, at, "ArgumentError", refused["message"])
-    for at in lines.holding("Error running job: "):
+    for at in lines.holding("Error running job: ", "!!! Exception during processing !!! "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .record import dataclass, field
 from .trainer import takes_in
@@ -96,8 +96,9 @@ class Known:
     def matches(self, failure: Failure) -> bool:
         if self.line:
             return failure.name == "Said" and self.line in failure.message and _in(self.text, failure.message)
-        named = _named(self.error, failure) and (bool(self.pattern) or failure.name != "Reported")
-        if not (named and _in(self.pattern, failure.message)):
+        if not _named(self.error, failure) or (failure.name == "Reported" and not (self.text or self.words)):
+            return False
+        if not (_in(self.text, failure.message) if self.text else _spoken(self.words, failure.message)):
             return False
         return not self.where or any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames)
 
@@ -126,15 +127,24 @@ def _named(error: str, failure: Failure) -> bool:
     return error in ("", failure.name) or failure.name == "Reported"
 
 
+def _spoken(words: Sequence[str], text: str) -> bool:
+    """Whether the text has one of the words, or there are none. A pattern of them would take a while to compile."""
+    return not words or any(word in told for word in words for told in _told(text))
+
+
 def _in(pattern: str, text: str) -> bool:
     return _found(pattern, text) is not None
 
 
 def _found(pattern: str, text: str) -> re.Match[str] | None:
+    whole, first = _told(text)
+    return re.search(pattern, whole) or re.search(pattern, first)
+
+
+def _told(text: str) -> tuple[str, str]:
     """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
     log does not show the end."""
-    whole, first = " ".join(text.split()), text.partition("\n")[0]
-    return re.search(pattern, whole) or re.search(pattern, first)
+    return " ".join(text.split()), text.partition("\n")[0]
 
 
 @dataclass(frozen=True)

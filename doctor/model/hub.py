@@ -6,6 +6,8 @@ from typing import Literal
 
 from .record import dataclass
 
+FileState = Literal["ok", "missing", "dangling", "wrong-link", "wrong-size", "wrong-content", "broken-structure"]
+
 
 @dataclass(frozen=True)
 class HubFile:
@@ -25,7 +27,7 @@ class HubFile:
     name: str
     path: str
     blob: str | None
-    state: Literal["ok", "missing", "dangling", "wrong-link", "wrong-size", "wrong-content", "broken-structure"]
+    state: FileState
     size: int | None
     digest: str | None
     actual_size: int | None = None

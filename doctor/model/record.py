@@ -31,7 +31,7 @@ else:
         names = tuple(cls.__annotations__)
         defaults = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
         cls.__match_args__ = names
-        cls.__dataclass_fields__ = _Fields(defaults)
+        cls.__dataclass_fields__ = _Fields(cls, defaults)
         cls.__init__ = _init(names, defaults)
         cls.__eq__, cls.__hash__, cls.__repr__ = _equal, _hash, _text
         cls.__setattr__, cls.__delattr__, cls.__replace__ = _refuse, _refuse, replace
@@ -48,12 +48,13 @@ class _Anew:
 class _Fields:
     """What `dataclasses` asks a class for, made when it first asks."""
 
-    def __init__(self, defaults: dict[str, Any]) -> None:
-        self._defaults = defaults
+    def __init__(self, of: type, defaults: dict[str, Any]) -> None:
+        self._of, self._defaults = of, defaults
 
-    def __get__(self, record: Any, cls: Any) -> Any:
+    def __get__(self, record: Any, _: Any) -> Any:
         import dataclasses
 
+        cls: Any = self._of  # a class below it adds none
         body: dict[str, Any] = {"__annotations__": cls.__annotations__, "__module__": cls.__module__}
         for name, value in self._defaults.items():
             body[name] = dataclasses.field(default_factory=value.make) if isinstance(value, _Anew) else value

@@ -183,6 +183,11 @@ def all_repairs() -> Repairs:
     return found
 
 
+def cures_of(id: str) -> list[str]:
+    """What the repairs of a rule do, by their names."""
+    return [repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(id, ())]
+
+
 @cache
 def _accepted() -> tuple[Mapping[str, Rule], Sequence[ModuleType]]:
     """The rules by id, and the plug-ins among whose rules none takes an id or a name from another."""

@@ -19,7 +19,7 @@ from .checkouts import commit_of, mine
 
 FORMAT = "zdoctor.schema/1"
 KEPT = 16
-VERSION = 4  # of the miners: what an older one mined is mined again
+VERSION = 5  # of the miners: what an older one mined is mined again
 
 
 class Sections(Mapping[str, Section]):

@@ -11,7 +11,7 @@ import pytest
 from zdoctor import check
 from zdoctor.checks.keys.misspelled import one_slip
 from zdoctor.doctor.model import Finding
-from zdoctor.tests.doctor.schema.checkouts import SD_SCRIPTS, checkout
+from zdoctor.tests.doctor.schema.checkouts import MUSUBI, SD_SCRIPTS, checkout
 
 FORK = {**SD_SCRIPTS, "networks/lora_own.py": ""}
 SHELL = "accelerate launch {place}flux_train_network.py --ae a.st --output_name x --output_dir o {more}\n"
@@ -44,6 +44,34 @@ def test_an_unknown_word_is_certain_of_the_checkout_alone(name: str, text: str, 
     found = said(root / name, text, key)
     assert [one.severity for one in found] == ["error"]
     assert "unless" not in found[0].consequence()
+
+
+OPTIMIZER = """
+def setup_parser_common():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--optimizer_type", type=str, default="")
+    parser.add_argument("--sdpa", action="store_true")
+    parser.add_argument("--dit", type=str)
+    return parser
+
+
+class Trainer:
+    def get_optimizer(self, args):
+        {fork}
+        return args.optimizer_type.lower() == "AdamW8bit".lower()
+"""
+
+
+@pytest.mark.parametrize(
+    ("fork", "wrong"),
+    [("", True), ('if not args.optimizer_type.strip():\n            args.optimizer_type = "AdamW"', False)],
+)
+def test_a_forks_own_default_is_read_where_it_is_put_in(fork: str, wrong: bool, tmp_path: Path) -> None:
+    parser = {"src/musubi_tuner/training/parser_common.py": OPTIMIZER.format(fork=fork)}
+    root = checkout(tmp_path / "any-name", {**MUSUBI, **parser})
+    file = root / "t.sh"
+    file.write_text("python src/musubi_tuner/hv_train_network.py --sdpa --dit a.st\n")
+    assert bool(check(str(file), selected=["KOH013"]).errors) == wrong
 
 
 @pytest.mark.parametrize("place", ["", "any-name/", "./any-name/"])

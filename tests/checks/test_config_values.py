@@ -85,6 +85,18 @@ def test_silently_replaced_values(key: str, value: str) -> None:
     assert [f.severity for f in findings] == ["warning"]
 
 
+def test_a_word_that_waits_behind_another_slip_is_said_too() -> None:
+    """The trainer looks at timestep_type only where noise_scheduler is flowmatch to the letter."""
+    text = changed("timestep_type", "wieghted", changed("noise_scheduler", "flowmatchx"))
+    findings = examined(text, "CFG004")
+    assert [(f.severity, f.args["key"]) for f in findings] == [
+        ("warning", "train/noise_scheduler"),
+        ("warning", "train/timestep_type"),
+    ]
+    assert "with flowmatch the run stops" in findings[1].consequence()
+    assert [f.severity for f in examined(text.replace("flowmatchx", "flowmatch"), "CFG004")] == ["error"]
+
+
 def repeated(value: object) -> list[str]:
     """A list of pictures as ai-toolkit's data loader repeats it."""
     files: Any = ["a.png"]

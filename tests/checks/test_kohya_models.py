@@ -149,6 +149,46 @@ def _checked(folder: Path, text: str) -> Report:
     return report
 
 
+# (the start of a command, options, what of them is refused)
+ENCODED_ONCE = [
+    ("sdxl_train_network", "--cache_text_encoder_outputs", "cache_text_encoder_outputs"),
+    ("sdxl_train_network", "--cache_text_encoder_outputs_to_disk", "cache_text_encoder_outputs_to_disk"),
+    ("sdxl_train_network", "--cache_text_encoder_outputs --network_train_unet_only", None),
+    ("sdxl_train_network", "", None),
+    ("anima_train_network", "--cache_text_encoder_outputs", "cache_text_encoder_outputs"),
+    (
+        *("anima_train_network", "--cache_text_encoder_outputs --network_train_unet_only --caption_dropout_rate 0.1"),
+        None,
+    ),
+    ("flux_train_network", "--cache_text_encoder_outputs", None),
+    ("sdxl_train", "--cache_text_encoder_outputs", None),
+    ("sdxl_train", "--cache_text_encoder_outputs --train_text_encoder", "train_text_encoder"),
+    ("sdxl_train", "--cache_text_encoder_outputs --weighted_captions", "weighted_captions"),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "wrong"), ENCODED_ONCE)
+def test_a_text_encoder_whose_outputs_are_cached_is_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, options: str, wrong: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = "--pretrained_model_name_or_path m.safetensors --train_data_dir d"
+    findings = _checked(tmp_path, f"python {script}.py {model} {options}\n").findings
+    assert [finding.severity for finding in findings] == ([] if wrong is None else ["error"])
+    assert wrong is None or ((where := findings[0].where) is not None and where.pointer == f"/{wrong}")
+    source = CHECKOUTS / "sd-scripts" / f"{script}.py"
+    if wrong is not None and script.endswith("network") and source.is_file():
+        assert "args.network_train_unet_only or not args.cache_text_encoder_outputs" in source.read_text()
+
+
+def test_a_file_of_options_may_get_the_other_one_from_the_command_line(tmp_path: Path) -> None:
+    text = 'pretrained_model_name_or_path = "m.st"\nnetwork_module = "networks.lora"\n'
+    cached = text + "cache_text_encoder_outputs = true\n"
+    for written, said in ((cached, ["warning"]), (cached + "network_train_unet_only = true\n", []), (text, [])):
+        report = examine_config(str(tmp_path / "c.toml"), LiveWorld(), RULES, written.encode()).report
+        assert [finding.severity for finding in report.findings] == said
+
+
 def test_by_the_name_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (

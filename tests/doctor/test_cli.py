@@ -176,9 +176,12 @@ def test_select_and_ignore(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", *KAGGLE, "--select", "PTH", "--ignore", "read-only-path") == 0
 
 
-def test_the_config_is_remembered_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_is_remembered_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run("check") == 2
+    run("check")
+    assert "the environment alone" in capsys.readouterr().out
     shutil.copy(ROOT / KAGGLE[0], tmp_path / "a.yaml")
     machine = ["--machine", str(ROOT / KAGGLE[2])]
     assert run("check", *machine) == 1  # the only config here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from zdoctor.doctor import apply as writer
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.examine.judged import about
-from zdoctor.doctor.model import Finding, Report
+from zdoctor.doctor.model import Finding, Report, SetValue, Step
 from zdoctor.doctor.rules import Rule, all_rules
 from zdoctor.tests.hub_server import HubServer
 from zdoctor.tests.pairs.patient import Fault, Impossible, Patient, copy, tree
@@ -83,12 +84,13 @@ class Ward:
         return story
 
     def _apart(self, faults: Sequence[Fault], report: Report) -> bool:
-        """Whether both faults are found and repaired as if each were alone, in other files: that was tried there."""
+        """Whether both are found and repaired as if each were alone, at places of their own: that was tried there."""
         if len(faults) < 2 or any(self.fate(fault, report) != "found" for fault in faults):
             return False
         alone = [prescribe(self.story_of(fault).reports[0]).fixes for fault in faults]
-        one, other = ({step.written[0] for fix in fixes for step in fix.steps} for fixes in alone)
-        return one.isdisjoint(other) and {*prescribe(report).fixes} == {*alone[0], *alone[1]}
+        one, other = ([step for fix in fixes for step in fix.steps] for fixes in alone)
+        clash = any(_clash(mine, theirs) for mine in one for theirs in other)
+        return not clash and {*prescribe(report).fixes} == {*alone[0], *alone[1]}
 
     def _planted(self, faults: Sequence[Fault]) -> Patient:
         try:
@@ -121,6 +123,7 @@ class Ward:
             story.objections.append(f"the repair fails: {error}")
         if first is not None:
             writer.undo(state=state)
+        shutil.rmtree(state, ignore_errors=True)  # each writer reads all journals
         after = tree(patient.root)
         changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
         if changed:
@@ -167,6 +170,15 @@ class Ward:
                     yield self.verdict(one, other)
                 except Impossible:
                     yield one, other
+
+
+def _clash(one: Step, other: Step) -> bool:
+    """Whether two steps write one file, and not each a value that stands there, in another section."""
+    if one.written[0] != other.written[0]:
+        return False
+    if not isinstance(one, SetValue) or not isinstance(other, SetValue):
+        return True
+    return one.pointer.rpartition("/")[0] == other.pointer.rpartition("/")[0]
 
 
 def _areas(rule: Rule) -> set[str]:

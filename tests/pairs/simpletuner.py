@@ -104,7 +104,9 @@ def _files() -> list[Fault]:
         Fault("trailing-comma", ("CFG001",), "config.json", edit('"int8-torchao"\n}', '"int8-torchao",\n}')),
         Fault("quote-open", ("CFG001",), "config.json", edit('"report_to": "none",', '"report_to": "none,')),
         Fault(
-            "key-twice", ("CFG005",), "train_batch_size", behind('"train_batch_size": 1', '"train_batch_size": 2,')
+            # the last one counts, which is what other faults spoil
+            *("key-twice", ("CFG005",), "train_batch_size"),
+            behind('"num_train_epochs"', '"train_batch_size": 2,'),
         ),
         Fault("backend-byte-order-mark", ("CFG001", "SIM006"), "data.json", _marked(BACKEND)),
         Fault(

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from zdoctor.doctor.model import Config, Report
 from zdoctor.doctor.rules import Rule
 from zdoctor.reports import Checked, render
+from zdoctor.tests.reports.documents import valid
 from zdoctor.tests.reports.sarif_schema import SARIF
 
 VALID = jsonschema.Draft202012Validator(SARIF, format_checker=jsonschema.FormatChecker())
@@ -69,12 +70,12 @@ def text(page: str) -> Told:
 
 
 def as_json(page: str) -> Told:
-    data = json.loads(page)
+    data = valid(page)
     errors = [f["rule"] for f in data["findings"] if f["severity"] == "error"]
     told = concluded(
         errors, [o["rule"] for o in data["unknown"]], [o["rule"] for o in data["crashed"]], not data["ok"], page
     )
-    assert data["ok"] == (told.exit_code == 0)
+    assert data["ok"] == (told.exit_code == 0) and data["exit_code"] == told.exit_code
     return told
 
 

@@ -70,7 +70,8 @@ RULE = closed(  # 3.49
         "fullDescription": DESCRIPTION,
         "help": closed({"text": TEXT, "markdown": TEXT}),
         "defaultConfiguration": closed({"level": LEVEL}),
-    }
+    },
+    {"helpUri": {"type": "string", "format": "uri"}},
 )
 NOTIFICATION = closed(  # 3.58
     {"descriptor": closed({"id": TEXT}), "level": LEVEL, "message": MESSAGE},
@@ -80,9 +81,18 @@ DRIVER = closed(  # 3.19
     {
         "name": {"const": "zdoctor"},
         "rules": several(RULE),
-        "notifications": several(closed({"id": TEXT, "shortDescription": DESCRIPTION}), 1),
+        "notifications": several(
+            closed(
+                {"id": TEXT, "shortDescription": DESCRIPTION, "fullDescription": DESCRIPTION, "help": DESCRIPTION}
+            ),
+            1,
+        ),
     },
-    {"version": TEXT, "semanticVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+"}},
+    {
+        "version": TEXT,
+        "semanticVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
+        "informationUri": {"type": "string", "format": "uri"},
+    },
 )
 INVOCATION = closed(  # 3.20
     {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from zdoctor.doctor.model.findings import CONFIG_UNREAD
 from zdoctor.doctor.model.printable import UNPRINTABLE
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import all_rules
-from zdoctor.reports import FORMATS, markdown, sarif, words
+from zdoctor.reports import FORMATS, Checked, markdown, render, words
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.read_back import READERS, VALID, Told, in_full, of
 from zdoctor.tests.reports.test_reports import CASES, compare
@@ -55,6 +56,26 @@ def test_golden(case: str, request: pytest.FixtureRequest) -> None:
     made = seen(case)
     for format, ending in ENDINGS.items():
         compare(f"{case}.{ending}", rendered(format, made), request)
+
+
+def test_sarif_names_addresses_where_there_are_some() -> None:
+    made = seen("kaggle")
+    checked = [Checked(made.report, made.rules, made.written)]
+
+    def driver(**addresses: str) -> Any:
+        page = render("sarif", checked, version="0.1.0", addresses=addresses)
+        VALID.validate(json.loads(page))
+        return json.loads(page)["runs"][0]["tool"]["driver"]
+
+    bare = driver()
+    assert "informationUri" not in bare and not any("helpUri" in rule for rule in bare["rules"])
+    full = driver(homepage="https://example.org", rules="https://example.org/rules.md")
+    assert full["informationUri"] == "https://example.org"
+    headings = re.findall("^## (.+)", (ROOT / "docs" / "rules.md").read_text(encoding="utf-8"), re.M)
+    # GitHub's own way: small letters, blanks as dashes, no other marks
+    anchors = {re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-")) for heading in headings}
+    helped = [rule["helpUri"].partition("https://example.org/rules.md#")[2] for rule in full["rules"]]
+    assert len(helped) > 3 and {*helped} <= anchors
 
 
 def test_every_format_has_a_reader() -> None:
@@ -202,7 +223,7 @@ def test_the_command_line_writes_every_format(format: str, tmp_path: Path) -> No
     ],
 )
 def test_paths_become_uris(path: str, uri: str) -> None:
-    assert sarif.uri(path) == uri
+    assert words.uri(path) == uri
 
 
 @pytest.mark.parametrize("before", ["", "a: 1\r\n"])

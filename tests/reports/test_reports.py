@@ -67,6 +67,17 @@ def test_colour_changes_no_word() -> None:
     assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
 
 
+def test_places_are_links_where_the_terminal_has_them() -> None:
+    report = report_of("windows")
+    screen = Screen(color=True, folder="/home/me/a b")
+    linked = paint(terminal.lines(report, screen), screen)
+    assert "\x1b]8;" in linked and ";file:///home/me/a%20b/windows_escapes.yaml\x1b\\" in linked
+    bare = re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\", "", linked)
+    plain = Screen(folder="/home/me/a b")
+    assert [line.rstrip() for line in bare.splitlines()] == paint(terminal.lines(report, plain), plain).splitlines()
+    assert "\x1b" not in paint(terminal.lines(report, plain), plain)
+
+
 @pytest.mark.parametrize(
     ("report", "code"),
     [

@@ -20,15 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ...files.durable import append_rows, sync_folder, values_of, write_durably
-from ...model.record import dataclass
+from ...model.repairs import RepairState
 from .errors import ANOTHER_STATE, ApplyError, Busy, clause
 
-State = Literal["applied", "undone", "rolled back", "cut short", "unfinished", "of a newer zdoctor"]
 Record = dict[str, Any]
-_FINAL: dict[str, State] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
+_FINAL: dict[str, RepairState] = {"applied": "applied", "undone": "undone", "rolled-back": "rolled back"}
 VERSION = 1
 # what each kind of record must hold, besides the number of its action
 _BEGIN: Record = {"when": str, "config": str, "what": list}
@@ -41,17 +40,6 @@ _FIELDS: dict[str, Record] = {
     "scratch": {"path": str},
 }
 _SALVAGE: Record = {"from": str, "to": str, "size": int}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One transaction of the past. `when` is local time in ISO 8601, `what` one line per thing done."""
-
-    id: str
-    when: str
-    config: str
-    what: tuple[str, ...]
-    state: State
 
 
 class Journal:
@@ -116,7 +104,7 @@ class Journal:
         return int(self.records[0]["version"]) > VERSION
 
     @property
-    def state(self) -> State:
+    def state(self) -> RepairState:
         if self.newer:
             return "of a newer zdoctor"
         last = next((r["do"] for r in reversed(self.records) if r["do"] in {*_FINAL, "undoing"}), "")

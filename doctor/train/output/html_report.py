@@ -26,8 +26,8 @@ READING = frozenset(
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbfa; --text: #1d1d1b; --soft: #6b6a66; --line: #dddbd5;
   --raw: #b9c9dc; --loss: #2a6fb0; --eval: #b8540f; }
-@media (prefers-color-scheme: dark) { :root { --ground: #191918; --text: #ecebe7; --soft: #a09e98; --line: #3a3936;
-  --raw: #3d5063; --loss: #6fb1ec; --eval: #f0a05a; } }
+@media screen and (prefers-color-scheme: dark) { :root { --ground: #191918; --text: #ecebe7; --soft: #a09e98;
+  --line: #3a3936; --raw: #3d5063; --loss: #6fb1ec; --eval: #f0a05a; } }
 body { background: var(--ground); color: var(--text); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 900px; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; margin: 0; } h2, summary { font-size: 1.05rem; margin: 2.2rem 0 .6rem; }
@@ -44,6 +44,9 @@ figure img { height: 160px; display: block; border-radius: 3px; }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; width: 15em; vertical-align: top; }
 td, th { border-top: 1px solid var(--line); padding: .25rem .5rem .25rem 0; }
 @media (max-width: 600px) { td, th { display: block; width: auto; } td { border: 0; padding-top: 0; } }
+@media print { body { margin: 0; max-width: none; } .row { flex-wrap: wrap; overflow: visible; }
+  svg { min-width: 0; } h2, summary { break-after: avoid; } figure, tr { break-inside: avoid; }
+  ::details-content { content-visibility: visible; block-size: auto; } }
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...model.record import replace
@@ -65,10 +65,12 @@ def _schema(
     """
     names = [name for name, keys in scripts.items() if name.endswith(":") and keys]
     for key, function in (("optimizer_type", "get_optimizer"), ("lr_scheduler", r"get_(lr_)?scheduler(_fix)?")):
-        choices = tuple(sorted(_compared(sources, folders, function)))
+        functions = list(_functions(sources, folders, function))
+        choices, own = tuple(sorted(_compared(functions))), next(_assigned(functions, key), None)
         for keys in scripts.values():
             if key in keys:
-                keys[key] = replace(keys[key], choices=choices)
+                made = replace(keys[key], choices=choices)
+                keys[key] = made if own is None else replace(made, default=own, has_default=True)
     union = {key: made for name in names for key, made in scripts[name].items()}
     sections = {"": union, **{name: keys for name, keys in scripts.items() if keys}}
     processes = tuple(sorted(name.rstrip(":") for name in names))
@@ -76,16 +78,29 @@ def _schema(
     return Schema(trainer, repository, "", sections, processes, unparsed=sources.unparsed, words=words)
 
 
-def _compared(sources: Sources, folders: tuple[str, ...], function: str) -> set[str]:
-    """The texts that a function by this name, or one inside it, compares its argument with."""
-    begun = re.compile(rf"def {function}\(".encode())
+def _functions(sources: Sources, folders: tuple[str, ...], name: str) -> Iterator[ast.FunctionDef]:
+    """The functions by this name in files of these folders."""
+    begun = re.compile(rf"def {name}\(".encode())
     files = (file for folder in folders for file in sources.files(folder, deep=False))
     trees = (node for file in files if begun.search(sources.text(file)) for node in sources.body(file))
-    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef) and re.fullmatch(name, node.name):
+            yield node
+
+
+def _assigned(functions: list[ast.FunctionDef], option: str) -> Iterator[str]:
+    """The texts that a function writes into an option itself, as where a fork has a default of its own."""
+    for node in (node for function in functions for node in ast.walk(function)):
+        match node:
+            case ast.Assign([ast.Attribute(_, name)], ast.Constant(str() as text)) if name == option:
+                yield text
+
+
+def _compared(functions: list[ast.FunctionDef]) -> set[str]:
+    """The texts that a function, or one inside it, compares its argument with."""
     return {
         found.value
         for defined in functions
-        if re.fullmatch(function, defined.name)
         for node in ast.walk(defined)
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In)
         for side in node.comparators

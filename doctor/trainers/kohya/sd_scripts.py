@@ -61,6 +61,8 @@ def _own(start: Start, w: Written) -> OfTrainer:
     keys |= {f"{dataset.key}/cache_latents_to_disk": "cache_latents_to_disk" for dataset in datasets}
     if not w.has("fp8_base") and w.has("fp8_base_unet"):
         keys["quantization"] = "fp8_base_unet"
+    if not w.has("cache_text_encoder_outputs"):
+        keys["cache_text_embeddings"] = "cache_text_encoder_outputs_to_disk"
     return OfTrainer(script, fields, keys)
 
 

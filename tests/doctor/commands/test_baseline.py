@@ -13,6 +13,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.reports import FORMATS
+from zdoctor.tests.reports.documents import valid
 from zdoctor.tests.reports.sarif_schema import SARIF
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +38,7 @@ def check(*words: str, baseline: str = "known.json") -> int:
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     capsys.readouterr()
     check(*words, "--format", "json")
-    made: dict[str, Any] = json.loads(capsys.readouterr().out)
+    made: dict[str, Any] = valid(capsys.readouterr().out)
     return made
 
 

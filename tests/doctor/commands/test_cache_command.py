@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from zdoctor.tests.doctor.trees import snapshot
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, load
 from zdoctor.tests.hub_cases import CASES, IDS, Sickness
 from zdoctor.tests.hub_server import HubServer
+from zdoctor.tests.reports.documents import valid
 
 Caches = dict[str, Cache]
 
@@ -72,7 +72,7 @@ def test_the_formats_agree(caches: Caches, tmp_path: Path, capsys: pytest.Captur
             before = snapshot(tmp_path)
         assert run() == run("--format", "json") == int(spoiled)
         text, _, data = capsys.readouterr().out.partition('{\n  "schema"')
-        found = json.loads('{"schema"' + data)
+        found = valid('{"schema"' + data)
         assert found["schema"] == "zdoctor.cache/1" and found["ok"] == (not spoiled)
         assert [c["active"] for c in found["caches"]] == [True, False]
         for shown in found["caches"]:
@@ -120,7 +120,13 @@ def test_what_only_a_deep_look_finds_is_mended_by_what_it_says(
     command = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("   ")[0]
     assert run(*command.split()) == 1
     again = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("\n")[0]
-    assert run(*again.split()) == 0
+    assert run(*command.split(), "--format", "json") == 1
+    plan = valid(capsys.readouterr().out)
+    assert plan["next"][0]["command"] == f"zdoctor cache {again}" and plan["applied"] is None
+    assert {step["kind"] for fix in plan["fixes"] for step in fix["steps"]} == {"fetch-file"}
+    assert run(*again.split(), "--format", "json") == 0
+    done = valid(capsys.readouterr().out)
+    assert done["applied"]["what"] and done["exit_code"] == 0 and done["before"]["exit_code"] == 1
     assert load(cache) == MODEL
 
 

@@ -55,3 +55,23 @@ def test_colours_are_for_terminals_that_take_them(
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)
     assert console.shows_color(stream) == shown and not console.shows_color(None)
+
+
+@pytest.mark.parametrize(
+    ("environ", "links"),
+    [
+        ({}, False),
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, False),
+        ({"TERM_PROGRAM": "vscode"}, True),
+        ({"TERM_PROGRAM": "iTerm.app", "TERM": "screen-256color"}, False),
+        ({"WT_SESSION": "0-0"}, True),
+        ({"KITTY_WINDOW_ID": "1", "TERM": "xterm-kitty"}, True),
+        ({"VTE_VERSION": "7006"}, True),
+        ({"VTE_VERSION": "4600"}, False),
+        ({"VTE_VERSION": "7006", "TMUX": "/tmp/tmux"}, False),
+        ({"VTE_VERSION": "odd"}, False),
+    ],
+)
+def test_terminals_that_have_links(environ: dict[str, str], links: bool) -> None:
+    assert console.has_links(environ) is links

@@ -15,8 +15,9 @@ import pytest
 from zdoctor.doctor.apply import Applied, ApplyError, Busy, apply, diff, history, recover, undo
 from zdoctor.doctor.apply.actions.part import files_of, finished, held, part_of
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.commands import console
+from zdoctor.doctor.commands import extract as extract_command
 from zdoctor.doctor.model import CopyItem, ExtractFiles
+from zdoctor.doctor.progress import Progress
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, Cache, download
 from zdoctor.tests.hub_server import HubServer
 
@@ -273,7 +274,9 @@ def test_the_command_says_what_it_kept_and_goes_on(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(cache.root))
     target = str(tmp_path / "model")
-    monkeypatch.setattr(console, "progress", lambda: stop_in(BIG, interrupt))
+    progress = Progress()
+    monkeypatch.setattr(progress, "bytes_done", stop_in(BIG, interrupt))
+    monkeypatch.setattr(extract_command, "open_progress", lambda: progress)
     assert main(["extract", REPO, target]) == 130
     said = capsys.readouterr().err
     assert "stopped. Nothing is half done." in said and "are kept in" in said

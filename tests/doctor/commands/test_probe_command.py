@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from zdoctor.doctor.model import MicroStep, Report
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.microstep import Tried, try_step
 from zdoctor.doctor.train.probe_scripts.micro_step import Misbuilt, step
+from zdoctor.tests.reports.documents import valid
 from zdoctor.tests.scripts import BY_NAME, CASES, Case
 
 MODEL = """
@@ -187,7 +187,7 @@ def test_the_whole_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file = tmp_path / "train.py"
     file.write_text("print('noise')\n" + BY_NAME["gradient forced on the output"].text, encoding="utf-8")
     assert main(["probe", f"{file}:build_model", "--batch", "3", "--format", "json"]) == 1
-    made = json.loads(capsys.readouterr().out)
+    made = valid(capsys.readouterr().out)
     assert {finding["rule"] for finding in made["findings"]} == {"SRC010", "SRC011", "SRC022"}
     assert made["ok"] is False and len(made["microstep"]["missing"]) == 8
     assert made["microstep"]["no_input_grads"] and made["microstep"]["peak_bytes"] > 0

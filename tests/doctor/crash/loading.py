@@ -116,19 +116,37 @@ class _Page(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_HEAD
+    def do_GET(self) -> None:
+        self.do_HEAD()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
-def _page(folder: Path, hub: HubServer) -> object:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            return _other(endpoint=f"http://127.0.0.1:{server.server_port}")(folder, hub)
-        finally:
-            server.shutdown()
+class _Circle(_Page):
+    """A page that leads back to itself, as a mirror that is set up wrongly does."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def _instead(page: type[_Page]) -> Case:
+    def case(folder: Path, hub: HubServer) -> object:
+        with ThreadingHTTPServer(("127.0.0.1", 0), page) as server:
+            Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                return _other(endpoint=f"http://127.0.0.1:{server.server_port}")(folder, hub)
+            finally:
+                server.shutdown()
+
+    return case
+
+
+def _outside(folder: Path, hub: HubServer) -> object:
+    return _download(hub, folder, "../config.json", local_dir=folder)
 
 
 def _dduf(name: str, compression: int) -> Case:
@@ -170,7 +188,9 @@ HUB: dict[str, Case] = {
     "OfflineModeIsEnabled": _offline,
     "IncompleteSnapshotError": _incomplete,
     "LocalTokenNotFoundError": _no_token,
-    "FileMetadataError": _page,
+    "FileMetadataError": _instead(_Page),
+    "TooManyRedirects": _instead(_Circle),
+    "ValueError, a name that leads out": _outside,
     "BadRequestError": _refused(400, ""),
     "DDUFCorruptedFileError": _dduf("model_index.json", zipfile.ZIP_DEFLATED),
     "DDUFInvalidEntryNameError": _dduf("run.py", zipfile.ZIP_STORED),
@@ -202,10 +222,19 @@ def _absent_file(folder: Path, hub: HubServer) -> object:
     return load_file(folder / "none.safetensors")
 
 
+def _other_layers(folder: Path, hub: HubServer) -> object:
+    import torch
+    from safetensors.torch import load_model, save_file
+
+    save_file({"a": torch.zeros(1)}, folder / "a.safetensors")
+    return load_model(torch.nn.Linear(2, 2), folder / "a.safetensors")
+
+
 SAFETENSORS: dict[str, Case] = {
     **{f"SafetensorError, {name}": _safetensors(data) for name, data in HEADERS.items()},
     "SafetensorError, no such tensor": _absent_tensor,
     "FileNotFoundError": _absent_file,
+    "RuntimeError, other layers": _other_layers,
 }
 
 
@@ -232,6 +261,28 @@ def _state(folder: Path, hub: HubServer) -> object:
     return torch.nn.Linear(2, 2).load_state_dict({"weight": torch.zeros(3, 3)})
 
 
+def _no_state(folder: Path, hub: HubServer) -> object:
+    """A checkpoint that holds something else than weights by their names."""
+    import torch
+
+    torch.save([1], folder / "a.pt")
+    return torch.nn.Linear(2, 2).load_state_dict(torch.load(folder / "a.pt"))
+
+
+def _of_another_card(folder: Path, hub: HubServer) -> object:
+    import torch
+
+    torch.save({"a": torch.zeros(1)}, folder / "a.pt")
+    return torch.load(folder / "a.pt", map_location="cuda")
+
+
+def _program(folder: Path, hub: HubServer) -> object:
+    import torch
+
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), str(folder / "a.pt"))
+    return torch.load(folder / "a.pt")
+
+
 def _meta(folder: Path, hub: HubServer) -> object:
     import torch
 
@@ -252,6 +303,10 @@ TORCH: dict[str, Case] = {
     "EOFError": _torch_load(b""),
     "PytorchStreamReader": _cut_checkpoint,
     "RuntimeError, a state dict of another size": _state,
+    "TypeError, no weights": _no_state,
+    "RuntimeError, of a card": _of_another_card,
+    "RuntimeError, a program": _program,
+    "UnpicklingError, an old file": _torch_load(pickle.dumps(7) + pickle.dumps(8)),
     "NotImplementedError, meta": _meta,
     "RuntimeError, RAM": _ram,
 }

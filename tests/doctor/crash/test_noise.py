@@ -86,7 +86,6 @@ UNKNOWN = {
     ),
     "no input": script("EOFError: EOF when reading a line", "mine = input()"),
     "an assertion": script("AssertionError", "assert mine"),
-    "two devices in a script": script("RuntimeError: Expected all tensors to be on the same device", "mine(x, y)"),
     "number of channels": script("ValueError: max() arg is empty", "max(mine)"),
     "in a panel": panel("ValueError: nothing that is known", "/home/li/train.py", "main", "mine(x)"),
     "of two ranks": torchrun(traceback("ValueError: odd", ("/home/li/train.py", "main", "mine(x)"))),

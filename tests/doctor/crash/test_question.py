@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.crash import explain
 from zdoctor.doctor.crash.question import MOST_LINES, anonymous
 from zdoctor.tests.configs_on_disk import write_config
+from zdoctor.tests.reports.documents import valid
 
 from .shapes import ai_toolkit, traceback
 
@@ -66,13 +66,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "paste what follows" in said and "versions: " in said and "/home/***/ai-toolkit" in said
     assert main(["explain", str(log), "--format", "json"]) == 3
     out = capsys.readouterr().out
-    data = json.loads(out)
+    data = valid(out)
     assert data["schema"] == "zdoctor.explanation/1" and data["failed"] and not data["known"]
     assert data["failure"]["frame"]["line"] == 3 and data["versions"]["python"] == "3.11"
     assert "jane" not in out and "hf_abc" not in out
     log.write_text("step 1\n", encoding="utf-8")
     assert main(["explain", str(log), "--format", "json"]) == 0
-    assert not json.loads(capsys.readouterr().out)["failed"]
+    assert not valid(capsys.readouterr().out)["failed"]
 
 
 def test_a_rule_alone_tells_cause_and_cure_and_the_config_is_asked(
@@ -86,7 +86,7 @@ def test_a_rule_alone_tells_cause_and_cure_and_the_config_is_asked(
     said = capsys.readouterr().out
     assert "cause: " in said and "do:    " in said and "confirmed here." in said
     assert main(["explain", str(log), str(config), "--format", "json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = valid(capsys.readouterr().out)
     assert data["cause"] and data["do"] and data["rules"][0]["confirmed"] is True
     (tmp_path / "data" / "a.png").write_bytes(b"\x89PNG")
     assert main(["explain", str(log), str(config)]) == 0

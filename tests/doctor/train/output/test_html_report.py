@@ -48,6 +48,9 @@ def test_the_page_of_a_run_is_readable_at_any_width_and_in_the_dark(
     assert (shown.images, shown.broken) == (6, 0)
     assert "Finished at step 300 of 300" in [text.words for text in shown.texts]
     assert [text for text in shown.texts if text.contrast < CONTRAST or text.pixels < 9.5] == []
+    paper = show(file, 700, scheme, "print")
+    assert (paper.cut, paper.ground) == (0, "rgb(251, 251, 250)")
+    assert {text.words for text in paper.texts} == {text.words for text in shown.texts}
 
 
 def _jpeg() -> bytes:
