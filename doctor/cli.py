@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from .commands.console import complain
+from .commands.console import complain, make_printable
 from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
 from .model.printable import printable, redacted
 
@@ -85,8 +84,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode shows "?" and is no reason to fail
-        sys.stdout.reconfigure(errors="replace")
+    make_printable(sys.stdout, sys.stderr)
     words = sys.argv[1:] if arguments is None else list(arguments)
 
     if not words:

@@ -84,6 +84,7 @@ class Show(Protocol):
         self, file: Path, width: int, scheme: Literal["light", "dark"], media: Literal["screen", "print"] = "screen"
     ) -> Shown:
         """Shows a file in a window of a width with everything unfolded; as it is printed, with nothing unfolded."""
+        ...
 
 
 @contextmanager

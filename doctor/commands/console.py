@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +19,27 @@ if TYPE_CHECKING:
     from ...reports.painting import Line, Screen
 
 LINKING = ("iTerm.app", "vscode", "WezTerm", "ghostty", "mintty")  # values of TERM_PROGRAM
+
+
+# What a terminal without Unicode shows in the place of a character, as old consoles of Windows have their own.
+LIKE = {"\u2026": "...", "\xb7": "-", "\u2014": "-", "\u2013": "-", "\xd7": "x", "\u2192": "->", "\u2019": "'"}
+PLAIN = "zdoctor.plain"
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(LIKE.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(PLAIN, _plain)
+
+
+def make_printable(*streams: TextIO | None) -> None:
+    """What a stream cannot show becomes what is like it, and is no reason to fail."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=PLAIN)
 
 
 def emit(text: str, file: str | None = None, spare: str | Sequence[str] = ()) -> None:
@@ -42,7 +65,7 @@ def _write_out(text: str) -> None:
         return
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.write(text.encode(encoding, PLAIN).decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # what is still buffered would fail once more at the end of the process
@@ -74,6 +97,8 @@ def screen(stream: TextIO | None = None) -> Screen:
 
     stream = stream or sys.stdout
     columns, height = _size()
+    if not _shows(stream, "\u2026"):
+        columns -= len(LIKE["\u2026"]) - 1  # of a line that is cut off at the last column
     # a pipe has no width that a command must be broken for, and cmd and PowerShell go on by other characters
     goes_on = "\\" if os.name != "nt" and stream is not None and stream.isatty() else ""
     folder = os.getcwd() if stream is not None and stream.isatty() and has_links(os.environ) else ""
@@ -87,6 +112,14 @@ def has_links(environ: Mapping[str, str]) -> bool:
     version = environ.get("VTE_VERSION", "")  # of GNOME's and others, from 0.50 on
     named = environ.get("TERM_PROGRAM") in LINKING or "WT_SESSION" in environ or "KITTY_WINDOW_ID" in environ
     return named or (version.isdecimal() and int(version) >= 5000)
+
+
+def _shows(stream: TextIO | None, character: str) -> bool:
+    try:
+        character.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeError, LookupError):
+        return False
+    return True
 
 
 def is_terminal() -> bool:
@@ -119,7 +152,7 @@ def color(stream: TextIO | None) -> bool:
 
 def shows_color(stream: TextIO | None) -> bool:
     """Whether it is a terminal that colours what is between escape sequences."""
-    return stream is not None and stream.isatty() and _takes_escapes(stream)
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb" and _takes_escapes(stream)
 
 
 def _takes_escapes(stream: TextIO) -> bool:
