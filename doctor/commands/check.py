@@ -103,6 +103,8 @@ def _watched(options: argparse.Namespace) -> int:
         return files
 
     watch(look)
+    if console.is_terminal():
+        print()  # after the ^C that the terminal shows
     return 0
 
 
