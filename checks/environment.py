@@ -33,7 +33,7 @@ def required_package_missing(installed: Installed, environment: Environment) -> 
     edge; what is missing otherwise is told by PKG007.
     Why: An update of the checkout brings new requirements, an install that ended early leaves some out, and another
     Python than the one that was installed into has none of them.
-    Repair: Install the checkout's requirements; zdoctor shows the command.
+    Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
     Upstream: https://pip.pypa.io/en/stable/reference/requirements-file-format/
     Signature: ModuleNotFoundError: No module named 'oyaml'
     """
@@ -58,7 +58,7 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
     their markers evaluated for the Python that will run it, against what is installed there; of those from a
     repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
-    Repair: Install the checkout's requirements; zdoctor shows the command.
+    Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
     Signature: None; pip says nothing later on.
     """
@@ -89,7 +89,7 @@ def packages_that_conflict(installed: Installed, environment: Environment) -> It
     What: The Requires-Dist of the trainer's packages and of all that they lead to, markers evaluated, as `pip check`
     does it, but for packages that this training never meets. torchvision beside another torch is PKG009.
     Why: pip only sees what it installs in one command; a later install moves a package under those that lean on it.
-    Repair: Install the package that is asked for; zdoctor shows the command.
+    Repair: Install the package that is asked for (--allow asked, as PKG006).
     Upstream: https://pip.pypa.io/en/stable/cli/pip_check/
     Signature: ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module
     """
@@ -117,7 +117,7 @@ def torchvision_of_another_torch(installed: Installed, environment: Environment)
     What: The version of torch that torchvision's own metadata asks for, which is one alone, against the one there.
     Why: Its import registers operators with torch; those of another version are not found.
     transformers and diffusers import torchvision where it is installed.
-    Repair: Install the torchvision that belongs to this torch; zdoctor shows the command.
+    Repair: Install the torch that it belongs to (--allow asked, as PKG006).
     Upstream: https://github.com/pytorch/vision#installation
     Signature: RuntimeError: operator torchvision::nms does not exist
     """
@@ -142,7 +142,7 @@ def package_installed_in_part(installed: Installed, environment: Environment) ->
     their libraries with their sizes; and folders whose name begins with ~, which pip leaves where it was stopped.
     Why: An install that was stopped, a full disk, an antivirus program that took a library away, a folder deleted
     by hand. pip believes its own metadata and says "Requirement already satisfied".
-    Repair: Install that version once more; zdoctor shows the command.
+    Repair: Install that version once more (--allow asked, as PKG006).
     Upstream: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
     Signature: ImportError: libtorch_cuda.so: cannot open shared object file: No such file or directory
     """
@@ -151,7 +151,12 @@ def package_installed_in_part(installed: Installed, environment: Environment) ->
             None,
             "{python} has {package} {version} in part: {absent}{more} is not there as it was installed.",
             otherwise="Importing it fails, and pip takes it for installed.",
-            evidence={"python": environment.python, "package": one.name, "version": one.version},
+            evidence={
+                "python": environment.python,
+                "package": one.name,
+                "version": one.version,
+                "root": environment.root,
+            },
             absent=one.absent[0],
             more=f" (and {len(one.absent) - 1} more)" if len(one.absent) > 1 else "",
         )
@@ -174,7 +179,7 @@ def built_for_numpy_1(environment: Environment) -> Iterator[Finding]:
 
     What: NumPy 2 beside a version of torch, OpenCV, SciPy, pandas or matplotlib whose wheels were built for NumPy 1.
     Why: NumPy 2 changed the layout of its arrays in C. A package that does not bound NumPy gets the newest.
-    Repair: Install NumPy 1.26, or a newer version of that package; zdoctor shows the command.
+    Repair: Install NumPy 1.26 (--allow asked, as PKG006), or a newer version of that package.
     Upstream: https://numpy.org/doc/stable/numpy_2_0_migration_guide.html
     Signature: A module that was compiled using NumPy 1.x cannot be run in NumPy 2; Numpy is not available
     """
@@ -188,7 +193,12 @@ def built_for_numpy_1(environment: Environment) -> Iterator[Finding]:
                 None,
                 "{python} has {package} {version}, which was built for NumPy 1, and NumPy {numpy}.",
                 otherwise="It ends when it is imported, or when it first uses an array.",
-                evidence={"python": environment.python, "package": package, "version": version},
+                evidence={
+                    "python": environment.python,
+                    "package": package,
+                    "version": version,
+                    "root": environment.root,
+                },
                 numpy=numpy,
             )
 
@@ -265,4 +275,10 @@ def _is_torch_of_torchvision(one: Unmet) -> bool:
 def _evidence(one: Unmet, environment: Environment) -> dict[str, object]:
     asked = one.requirement
     wanted = f"git+{asked.url}@{asked.commit}" if asked.commit else f"{asked.name}{asked.versions}".replace("_", "-")
-    return {"python": environment.python, "requirement": asked.text, "wanted": wanted, "installed": one.installed}
+    return {
+        "python": environment.python,
+        "requirement": asked.text,
+        "wanted": wanted,
+        "installed": one.installed,
+        "root": environment.root,
+    }

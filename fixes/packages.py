@@ -1,11 +1,12 @@
-"""Packages: zdoctor changes nobody's environment, it shows the command."""
+"""Packages: a virtual environment is changed where its user asks for it; of any other the command is shown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from ..doctor.model import Finding, Fix
+from ..doctor.model import Finding, Fix, InstallPackages
 from ..doctor.rules import repair
 
 
@@ -42,9 +43,8 @@ def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
     """That one package as it is asked for, from where it is asked from."""
     seen = finding.evidence
     wanted = str(seen["wanted"])
-    if wanted and not wanted.startswith("python"):
-        command = _pip(seen["python"], f'"{wanted}"')
-        yield Fix(f"install {seen['requirement']}", (), safety="show", command=command)
+    if re.split(r"[<>=!~]", wanted)[0] != "python":
+        yield _installed(seen, f"install {seen['requirement']}", wanted)
 
 
 @repair("PKG010")
@@ -53,15 +53,20 @@ def install_it_once_more(finding: Finding) -> Iterator[Fix]:
     seen = finding.evidence
     if "package" in seen:
         name = f"{seen['package']}=={seen['version']}".replace("_", "-")
-        command = _pip(seen["python"], f'--force-reinstall --no-deps "{name}"')
-        yield Fix(f"install {name} once more", (), safety="show", command=command)
+        yield _installed(seen, f"install {name} once more", name, "--force-reinstall --no-deps ")
 
 
 @repair("PKG011")
 def install_numpy_1(finding: Finding) -> Iterator[Fix]:
     """The last release of NumPy 1, which every package that was built for NumPy 2 works with, too."""
-    command = _pip(finding.evidence["python"], '"numpy<2"')
-    yield Fix("install NumPy 1.26", (), safety="show", command=command)
+    yield _installed(finding.evidence, "install NumPy 1.26", "numpy<2")
+
+
+def _installed(seen: Mapping[str, Any], title: str, wanted: str, options: str = "") -> Fix:
+    """A package brought into an environment, where that is a virtual one and zdoctor can take it back."""
+    if root := seen.get("root"):
+        return Fix(title, (InstallPackages(str(root), str(seen["python"]), wanted),), safety="ask")
+    return Fix(title, (), safety="show", command=_pip(seen["python"], f'{options}"{wanted}"'))
 
 
 def _pip(python: object, words: str) -> str:

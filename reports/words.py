@@ -269,7 +269,7 @@ def _train_step(report: Report) -> Iterator[tuple[str, str]]:
 
 def _run_step(report: Report) -> Iterator[tuple[str, str]]:
     """By the config's own trainer."""
-    if not report.ok or report.trainer in (None, SCRIPT, RUNNER):
+    if not report.ok or not report.config or report.trainer in (None, SCRIPT, RUNNER):
         return
     there = "on that machine: " if report.machine else ""
     about = f"{there}checks once more and starts {report.trainer}"

@@ -42,7 +42,7 @@ class HubServer:
     `cuts` are the bytes after which the next bodies break off, `refused` status and error code by file name, `false`
     what is served in place of files, `ranges` whether a part can be had, `elsewhere` the address of another server
     that has the large files, as a content delivery network has them. `tokens` are the authorizations that came with
-    requests for files.
+    requests for files. `gated` is the token without which it refuses every file, as the hub does.
     """
 
     def __init__(self, repos: Mapping[str, Files]) -> None:
@@ -55,6 +55,7 @@ class HubServer:
         self.false: dict[str, bytes] = {}
         self.ranges = True
         self.elsewhere = ""
+        self.gated = ""
         for repo, files in repos.items():
             self.push(repo, files)
         owner = self
@@ -136,6 +137,9 @@ class HubServer:
         self._send(request, 200, {"Content-Type": "application/json"}, json.dumps(value).encode(), body)
 
     def _file(self, request: BaseHTTPRequestHandler, commit: str, name: str, data: bytes | None, body: bool) -> None:
+        if self.gated and request.headers.get("Authorization") != f"Bearer {self.gated}":
+            gate = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to model is restricted."}
+            return self._send(request, 401, gate, b"", body)
         status, code = self.refused.get(name, (404, "EntryNotFound") if data is None else (0, ""))
         if data is None or status:
             return self._send(request, status, {"X-Error-Code": code, "X-Repo-Commit": commit}, b"", body)

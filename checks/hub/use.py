@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...doctor.families import loader_of
+from ...doctor.families.gated import GATED
 from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.pattern import pattern
 from ...doctor.model.record import replace
 from ...doctor.model.trainer import EVERY
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import Unestablished, prevents, rule
 from .files import folder_of, of_repo, used
 
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
@@ -132,6 +133,46 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
             size=amount(sum(f.size or f.actual_size or 0 for f in other.files if f.needed)),
             key=key,
             path=system.join(other.snapshot or "", *inside.split("/")) if inside else other.snapshot,
+        )
+
+
+@rule("HUB009", "error", "gated-model-without-token", trainers=(EVERY,))
+@prevents("GatedRepoError", r"401 Client Error[\s\S]*Access to model \S+ is restricted")
+@prevents("GatedRepoError", r"403 Client Error[\s\S]*not in the authorized list")
+def gated_model_without_token(run: Run, hub: Hub) -> Iterator[Finding]:
+    """The run would download a model that its owner gives only to who is logged in and has accepted its licence.
+
+    What: The hub ids of the config against a list of gated repositories, where the cache lacks files that the run
+    loads; and whether the hub client finds a token (HF_TOKEN, the file that `hf auth login` writes). Nothing is asked
+    of the hub, and no token is read. Where there is a token, whether its account has accepted the licence is not
+    known: that is a note.
+    Why: The hub refuses the files with 401 without a token, and with 403 where the account has not accepted the
+    licence or a fine-grained token lacks the right to read gated repositories.
+    Repair: Open the model's page in a browser, accept the licence, and log in with hf auth login.
+    Upstream: https://huggingface.co/docs/hub/models-gated
+    Signature: GatedRepoError: 401 Client Error. Access to model black-forest-labs/FLUX.1-dev is restricted.
+    """
+    for repo in used(hub):
+        seen = GATED.get(repo.repo)
+        if seen is None or hub.offline or is_complete(repo, run):
+            continue
+        if hub.token is None:
+            raise Unestablished(f"{repo.repo} is gated, and where the run takes its token from is not known")
+        message = "{repo} is gated (last seen so: {seen}), and the run has to download it"
+        message += ": the token in {token} must be of an account that has accepted its licence at {page}."
+        if not hub.token:
+            message = "{repo} is gated (last seen so: {seen}), the run has to download it, and the hub client finds "
+            message += "no token. Accept its licence at {page}, then: hf auth login."
+        yield of_repo(
+            run,
+            repo,
+            message,
+            "The hub refuses the files: "
+            + ("403, not in the authorized list." if hub.token else "401, access to the model is restricted."),
+            severity="note" if hub.token else None,
+            evidence={"token": hub.token},
+            seen=seen,
+            page=f"https://huggingface.co/{repo.repo}",
         )
 
 

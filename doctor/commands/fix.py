@@ -19,12 +19,12 @@ from .config_argument import (
     asked_for,
     comma_separated,
     config_argument,
+    config_in_reach,
     deep_argument,
     format_argument,
     machine_arguments,
-    named_or_found,
 )
-from .examined import examined
+from .examined import ENVIRONMENT, examined
 from .repair import carry_out, recover, say_unfinished
 
 
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    config = named_or_found(options.config)
+    config = options.config if options.config is not None else config_in_reach() or ENVIRONMENT
     if "asked" in options.allow and not options.select:
         raise UserError("Decisions are taken rule by rule.", "zdoctor fix CONFIG --allow asked --select SRC001")
     recover() if options.apply else say_unfinished()
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.bytes_done,
             **asked_for(options),
         )
-    if done.before.trainer is not None:
+    if done.before.trainer is not None and config != ENVIRONMENT:
         state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     following = _following(done, options)

@@ -30,6 +30,7 @@ from .plans import CopyItem as CopyItem
 from .plans import ExtractFiles as ExtractFiles
 from .plans import FetchFile as FetchFile
 from .plans import Fix as Fix
+from .plans import InstallPackages as InstallPackages
 from .plans import MakeLink as MakeLink
 from .plans import MirrorFolder as MirrorFolder
 from .plans import PlaceCopy as PlaceCopy

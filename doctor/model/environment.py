@@ -30,7 +30,8 @@ class Environment:
     torch has the version of its build ("2.13.0+cu130"), which the metadata of PyPI's wheels leaves out.
     `release` is that of the interpreter ("3.12"), "" where it is not known; `folders` are those that its packages
     lie in, the first that has one counts; `base_gone` is the interpreter that a virtual environment was made of and
-    that is no longer there. `found_by` says why it is this one.
+    that is no longer there. `found_by` says why it is this one, and `root` is the folder of a
+    virtual environment, "" where it is none.
     """
 
     python: str
@@ -39,6 +40,7 @@ class Environment:
     folders: tuple[str, ...] = ()
     base_gone: str = ""
     found_by: str = ""
+    root: str = ""
 
     def has(self, name: str) -> bool:
         return name in self.versions

@@ -101,12 +101,17 @@ class HubRepo:
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub caches of this machine, with the repositories that concern the run."""
+    """The hub caches of this machine, with the repositories that concern the run.
+
+    `token` says where the client finds a token ("HF_TOKEN", a file), "" where it finds none; None where that is not
+    known. The token itself is nowhere kept.
+    """
 
     caches: tuple[str, ...]
     repos: tuple[HubRepo, ...]
     offline: bool = False
     xet_version: str | None = None
+    token: str | None = None
 
     @property
     def is_empty(self) -> bool:

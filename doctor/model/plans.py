@@ -159,8 +159,35 @@ def note_of(repo: HubRepo) -> tuple[CopyItem, ...]:
     return (CopyItem(path, f".cache/huggingface/trees/{repo.commit}.json", size, digest),)
 
 
+@dataclass(frozen=True)
+class InstallPackages(_Step):
+    """Bring a package of the virtual environment at `path` to what is `wanted` ("scipy==1.12.0"), with what it needs.
+
+    `python` is the environment's interpreter, `index` the address of another index than pip's own. Steps of one
+    environment are carried out together.
+    """
+
+    path: str
+    python: str
+    wanted: str
+    index: str = ""
+
+    @property
+    def written(self) -> tuple[str, object]:
+        return self.path, f"/{self.wanted}"
+
+
 Step = (
-    SetValue | ReplaceText | ExtractFiles | MirrorFolder | Quarantine | WriteText | MakeLink | PlaceCopy | FetchFile
+    SetValue
+    | ReplaceText
+    | ExtractFiles
+    | MirrorFolder
+    | Quarantine
+    | WriteText
+    | MakeLink
+    | PlaceCopy
+    | FetchFile
+    | InstallPackages
 )
 
 

@@ -32,8 +32,15 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     active = [] if run.by_runner else list(_active(world))
     if run.by_runner or marks or not run.trainer:
         versions = world.packages()
+        root = world.parent(world.parent(here))
+        settings = world.stat(world.join(root, "pyvenv.cfg")) if here else None
         this = Environment(
-            here or "this Python", versions, world.system.python, world.search_path(), "", _THIS if here else ""
+            here or "this Python",
+            versions,
+            world.system.python,
+            world.search_path(),
+            found_by=_THIS if here else "",
+            root=root if isinstance(settings, Stat) else "",
         )
         if not run.trainer:
             return active[0] if active else this
@@ -87,7 +94,9 @@ def of_folder(world: World, folder: str) -> Environment | None:
         packages, python = world.join(library, versions[-1], "site-packages"), world.join(folder, "bin", "python")
         version = versions[-1].removeprefix("python")
     gone = _base_gone(world, python, settings.decode("utf-8", "replace"))
-    return Environment(python, versions_in(world, packages), version, (packages,), gone)
+    return Environment(
+        python, versions_in(world, packages), version, (packages,), gone, root=folder if settings else ""
+    )
 
 
 def _base_gone(world: World, python: str, settings: str) -> str:

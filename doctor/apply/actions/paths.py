@@ -55,13 +55,17 @@ def key_of(path: Path) -> Key | None:
 
 
 def contents(path: Path) -> dict[str, Key]:
-    """The key of everything at and below `path`, by its name relative to it ("" for itself)."""
+    """The key of everything at and below `path`, by its name relative to it ("" for itself).
+
+    But what Python compiles beside its modules, which it makes anew.
+    """
     key = key_of(path)
     if key is None:
         return {}
     found = {"": key}
     if key[0] == "folder":
         for root, folders, files in os.walk(path):
+            folders[:] = [name for name in folders if name != "__pycache__"]
             for name in (*folders, *files):
                 below = Path(root) / name
                 below_key = key_of(below)

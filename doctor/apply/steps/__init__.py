@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ...model import (
     ExtractFiles,
     FetchFile,
+    InstallPackages,
     MakeLink,
     MirrorFolder,
     PlaceCopy,
@@ -27,7 +28,17 @@ from ...model import (
 from ..actions.copy import Progress
 from ..actions.errors import ApplyError
 from ..actions.paths import QUARANTINE, at, behind, hub_root, place
-from . import edit_text, extract_files, fetch_file, make_link, mirror_folder, place_copy, quarantine, write_text
+from . import (
+    edit_text,
+    extract_files,
+    fetch_file,
+    install_packages,
+    make_link,
+    mirror_folder,
+    place_copy,
+    quarantine,
+    write_text,
+)
 from .needs import Needs, Work
 from .reach import require_hub
 
@@ -58,6 +69,7 @@ KINDS: dict[type[Step], Kind] = {
     MakeLink: make_link,
     PlaceCopy: place_copy,
     FetchFile: fetch_file,
+    InstallPackages: install_packages,
 }
 
 
@@ -67,10 +79,11 @@ def describe(step: Step) -> str:
 
 
 def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
-    """The plan as groups, each carried out at once: all edits of one file together, where the last of them stands."""
+    """The plan as groups, each carried out at once: all edits of one file together, where the last of them stands,
+    and all that is installed into one environment."""
     groups: dict[object, tuple[Step, ...]] = {}
     for number, step in enumerate(plan.steps):
-        key = behind(at(step.path)) if isinstance(step, SetValue | ReplaceText) else number
+        key = behind(at(step.path)) if isinstance(step, SetValue | ReplaceText | InstallPackages) else number
         groups[key] = (*groups.pop(key, ()), step)
     return tuple(groups.values())
 
@@ -132,9 +145,10 @@ def _require_apart(step: Step, path: Path, taken: dict[Path, Step], above: set[P
     of the same text, or what moved the old thing aside. `above` holds the folders above what is taken."""
     before = taken.get(path)
     edits = isinstance(step, SetValue | ReplaceText) and isinstance(before, SetValue | ReplaceText)
+    installs = isinstance(step, InstallPackages) and isinstance(before, InstallPackages)
     cleared = isinstance(before, Quarantine) and not isinstance(step, Quarantine | SetValue | ReplaceText)
     nested = path in above or any(folder in taken for folder in path.parents)
-    if nested or not (before is None or edits or cleared):
+    if nested or not (before is None or edits or installs or cleared):
         raise ApplyError(f"The plan writes to {path} twice")
     taken[path] = step
     above.update(path.parents)

@@ -13,6 +13,7 @@ from .caches import Use, caches, model_folders, named_models, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
 from .repos import Look, look_cached
+from .token import token_of
 
 __all__ = ["claimed", "probe_hub"]
 
@@ -71,7 +72,7 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
     for name, cache in _named_alike(world, plain, found):
         if (name, cache) not in known:
             repos += spare([Use(name, cache, None, "base_model", "")])
-    return Hub(everywhere, tuple(repos), offline(world.system), world.packages().get("hf_xet"))
+    return Hub(everywhere, tuple(repos), offline(world.system), world.packages().get("hf_xet"), token_of(world, run))
 
 
 def _named_alike(world: World, folders: Sequence[str], caches: Sequence[str]) -> Iterator[tuple[str, str]]:
