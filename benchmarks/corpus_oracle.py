@@ -219,73 +219,6 @@ def sd_scripts(root: Path) -> Judge:
     return kohya(root, "", "library.train_util", "library.config_util", True, True, True, True)
 
 
-def kohya_ss(root: Path) -> Judge:
-    """The interface: what it makes of a LoRA's JSON, by its own fields and their defaults, is parsed by sd-scripts.
-
-    Paths are of another machine: those that it would look for are taken as found.
-    """
-    sys.path[:0] = [str(root), str(root / "sd-scripts")]
-    import gradio
-    import toml
-
-    gui, read = imported("kohya_gui.lora_gui"), imported("library.train_util").read_config_from_file
-    for name in vars(gui).copy():
-        if name.startswith(("validate_", "verify_", "require_")) and name != "validate_args_setting":
-            setattr(gui, name, lambda *_, **__: True)
-    with gradio.Blocks() as blocks:
-        gui.lora_tab(headless=True)
-    entries = gui.last_built_gui_entries
-    fields = {part: getattr(part, "value", None) for part in blocks.blocks.values()}
-    by_name = {name: part for part, name in named_parts(entries["load_configuration"]).items()}
-
-    def judge(file: Path, text: str) -> str | None:
-        if "LoRA_type" not in text or file.suffix != ".json":
-            return UNKNOWN
-        made: list[tuple[list[str], dict[str, Any]]] = []
-        gui.print_command_and_toml = lambda words, config: made.append((words, toml.load(config)))
-        with tempfile.TemporaryDirectory() as folder:
-            pictures = Path(folder, "pictures", "10_own")
-            pictures.mkdir(parents=True)
-            (pictures / "0.png").touch()
-            here = {"output_dir": folder, "logging_dir": folder, "train_data_dir": str(pictures.parent)}
-            here |= {"reg_data_dir": "", "dataset_config": ""}
-
-            def print_command() -> None:
-                data = {**fields, entries["components"]["config_file_name"]: str(file)}
-                loaded = entries["load_configuration"](data)
-                data |= {part: value for part, value in loaded.items() if not isinstance(value, gradio.Row)}
-                data |= {by_name[name]: value for name, value in here.items()}
-                entries["print_command"](data)
-
-            if (said := refusal(print_command)) is not None:
-                return f"the interface: {said}"
-            if not made:
-                return UNKNOWN
-            words, config = made[0]
-            at = next(i for i, word in enumerate(words) if word.endswith(".py"))
-            script, config_file = Path(words[at]).stem, Path(folder, "made.toml")
-            config_file.write_text(toml.dumps(config), encoding="utf-8")
-            parser = parser_of(script, "")
-            rest = words[at + 1 :]
-            rest[rest.index("--config_file") + 1] = str(config_file)
-            sys.argv = [script, *rest]
-            return refusal(lambda: read(parser.parse_args(rest), parser))
-
-    return judge
-
-
-def named_parts(entry: Callable[..., object]) -> dict[Any, str]:
-    """The fields of the interface by their parts, from the registry that its entries hold."""
-    held = [cell.cell_contents for cell in entry.__closure__ or ()]
-    registry = next(one for function in held if callable(function) for one in closed_over(function))
-    return {part: name for name, part in registry}
-
-
-def closed_over(function: Callable[..., object]) -> list[Any]:
-    cells = getattr(function, "__closure__", None) or ()
-    return [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, list)]
-
-
 def musubi_tuner(root: Path) -> Judge:
     sys.path.insert(0, str(root / "src"))
     common = "musubi_tuner.training.parser_common"
@@ -345,16 +278,13 @@ TRAINERS = {
     "ai-toolkit": ai_toolkit,
     "SimpleTuner": simpletuner,
     "sd-scripts": sd_scripts,
-    "kohya_ss": kohya_ss,
     "musubi-tuner": musubi_tuner,
 }
-
-OF = {"kohya_ss": "sd-scripts"}
 
 
 def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> None:
     sys.meta_path.append(StandIn(root))
-    chosen = [entry for entry in entries() if entry.trainer == OF.get(trainer, trainer) and entry.half in halves]
+    chosen = [entry for entry in entries() if entry.trainer == trainer and entry.half in halves]
     torch.cuda.current_device = lambda: 0  # a default of functions that no parser calls
     judge = TRAINERS[trainer](root)
     accepted, unknown = set(json.loads(kept.read_text()) if kept.exists() else ()), 0

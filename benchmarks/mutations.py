@@ -6,9 +6,10 @@ Only families that begin so, only slips of these kinds; -v names what is missed.
 
 CLONES/OWNER/NAME are git directories or checkouts of the four trainers; which files and blocks of documents are
 examples is in corpus.tsv (see corpus.py, which fetches them). Each key of a family has each kind of slip once. A slip
-is caught where a check says something that it does not say of the untouched config. What the trainer takes as it
-takes the value that stood there is none (TAKEN, UNOPENED). Nothing is known of the machine, but paths are looked for
-on this one. A report that reads "nothing found" would be green of what nobody looked at, and is counted apart.
+is caught where a check says something that it does not say of the untouched config, and counted apart where that is
+an error. What the trainer takes as it takes the value that stood there is none (TAKEN, UNOPENED). Nothing is known of
+the machine, but paths are looked for on this one. A report that reads "nothing found" would be green of what nobody
+looked at, and is counted apart.
 """
 
 from __future__ import annotations
@@ -162,16 +163,22 @@ def _of_syntax(config: Config) -> Iterator[tuple[int, int, str]]:
 
 
 class Count(Counter[str]):
-    """Slips by "kind" and, caught, by "kind caught"."""
+    """Slips by "kind", those caught by "kind caught", those by an error by "kind error"."""
 
     def row(self, kinds: tuple[str, ...]) -> str:
-        return " | ".join(f"{self[f'{kind} caught']}/{self[kind]}" if self[kind] else "" for kind in kinds)
+        return " | ".join(
+            f"{self[f'{kind} caught']}/{self[kind]}, {self[f'{kind} error']} by an error" if self[kind] else ""
+            for kind in kinds
+        )
 
 
-def said(report: Report | str) -> set[str]:
+def said(report: Report | str) -> set[tuple[str, str]]:
+    """What is said, with its severity."""
     if isinstance(report, str):
-        return {report}
-    return {f"{one.rule} {one.text()} {one.where and one.where.pointer}" for one in report.findings}
+        return {("error", report)}
+    return {
+        (one.severity or "", f"{one.rule} {one.text()} {one.where and one.where.pointer}") for one in report.findings
+    }
 
 
 def looked(file: Path, tree: Path, into: Path, here: bool) -> Report | str:
@@ -213,7 +220,9 @@ def main(clones: Path, wanted: str, verbose: bool, kinds: tuple[str, ...]) -> No
                 here = slip.kind == "path"
                 report = looked(file, tree, into, here)
                 slip.file.write_bytes(data)
-                caught = bool(said(report) - before[here])
+                new = said(report) - before[here]
+                caught = bool(new)
+                count[f"{slip.kind} error"] += any(severity == "error" for severity, _ in new)
                 count[slip.kind] += 1
                 count[f"{slip.kind} caught"] += caught
                 if verbose and not caught:

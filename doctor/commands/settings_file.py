@@ -46,7 +46,9 @@ class Settings:
 
     def rules(self, selected: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
         """The rules that are asked. `selected` sets aside which ones the file asks, `ignored` adds to its own."""
-        severity = {name: level for name, level in self.severity.items() if not (selected and level == "off")}
+        severity: dict[str, Level] = {
+            name: level for name, level in self.severity.items() if not (selected and level == "off")
+        }
         rules = with_severities(all_rules(), severity)
         return select(rules, selected or self.select, (*ignored, *(() if selected else self.ignore)))
 

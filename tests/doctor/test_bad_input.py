@@ -164,7 +164,8 @@ def test_a_pipe_is_never_waited_for(
     tmp_path: Path, own_state_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert run("check") == 0 and run("check", "pipe.yaml") == 2  # without a config in reach: the environment alone
+    assert run("check") in (0, 1) and "the environment alone" in capsys.readouterr().out
+    assert run("check", "pipe.yaml") == 2
     (tmp_path / "good.yaml").write_text(GOOD)
     assert run("check", "good.yaml", "--machine", "pipe.yaml") == 2
     os.mkfifo(own_state_folder / "configs.json")

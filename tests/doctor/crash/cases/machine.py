@@ -176,5 +176,5 @@ CASES: dict[str, tuple[str, str, str]] = {
         "",
         "PATH",
     ),
-    "no package": (script("ModuleNotFoundError: No module named 'torchaudio'"), "", "not installed"),
+    "no package": (script("ModuleNotFoundError: No module named 'torchaudio'"), "PKG006", "not installed"),
 }
