@@ -16,7 +16,7 @@ from .look import Look
 from .translate import obeyed
 
 # What is another fact for another trainer.
-BY_TRAINER = {"config", "run", "environment", "model", "writes", "room", "memory", "script"}
+BY_TRAINER = {"config", "run", "environment", "installed", "model", "writes", "room", "memory", "script"}
 
 
 def trainable(
