@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, found
@@ -111,26 +112,60 @@ def packages_that_conflict(installed: Installed, environment: Environment) -> It
 
 @rule("PKG009", "error", "torchvision-of-another-torch")
 @prevents("RuntimeError", r"operator torchvision::nms does not exist")
+@prevents("RuntimeError", r"PyTorch and torchvision were compiled with different CUDA")
 def torchvision_of_another_torch(installed: Installed, environment: Environment) -> Iterator[Finding]:
-    """torchvision was built for another version of torch than the one that is installed.
+    """torchvision was built for another version or another build of torch than the one that is installed.
 
-    What: The version of torch that torchvision's own metadata asks for, which is one alone, against the one there.
-    Why: Its import registers operators with torch; those of another version are not found.
+    What: The version of torch that torchvision's own metadata asks for, which is one alone, against the one there;
+    and the builds that both name themselves: a torchvision for CUDA beside a torch without, or for another CUDA.
+    Why: Its import registers operators with torch; those of another version or build are not found.
     transformers and diffusers import torchvision where it is installed.
-    Repair: Install the torch that it belongs to (--allow asked, as PKG006).
-    Upstream: https://github.com/pytorch/vision#installation
+    Repair: Install the torchvision that belongs to this torch (--allow asked, as PKG006).
+    Upstream: https://github.com/pytorch/vision#installation, torchvision/extension.py
     Signature: RuntimeError: operator torchvision::nms does not exist
     """
-    for one in _between(installed):
-        if _is_torch_of_torchvision(one) and one.installed:
-            yield found(
-                None,
-                "{python} has torchvision {version}, which belongs to {asked}, and torch {installed}.",
-                otherwise="The trainer ends at its imports: operator torchvision::nms does not exist.",
-                evidence=_evidence(one, environment),
-                version=installed.metadata["torchvision"].version,
-                asked=one.requirement.text.replace("==", " "),
-            )
+    torch, vision = environment.versions.get("torch", ""), environment.versions.get("torchvision", "")
+    if not (torch and vision):
+        raise NotApplicable
+    belongs = next((one.requirement.text for one in _between(installed) if _is_torch_of_torchvision(one)), "")
+    ours, theirs = _cuda_of(torch), _cuda_of(vision)
+    if belongs:
+        message = "{python} has torchvision {version}, which belongs to {belongs}, and torch {torch}."
+    elif theirs and ours != theirs and ours is not None:
+        message = "{python} has torchvision {version} and torch {torch}: they were built for different CUDA versions."
+        if not ours:
+            message = "{python} has torchvision {version}, built for CUDA, and torch {torch}, which was not."
+    else:
+        return
+    label = torch.partition("+")[2]
+    yield found(
+        None,
+        message,
+        otherwise="The trainer ends at its imports: operator torchvision::nms does not exist."
+        if belongs or not ours
+        else "The trainer ends at its imports: compiled with different CUDA major versions.",
+        evidence={
+            "python": environment.python,
+            "root": environment.root,
+            "wanted": _torchvision_for(release(torch)),
+            "index": f"https://download.pytorch.org/whl/{label}" if label else "",
+            "torch": torch,
+        },
+        version=vision,
+        belongs=belongs.replace("==", " "),
+    )
+
+
+def _cuda_of(version: str) -> int | None:
+    """The major CUDA version that a build names ("2.13.0+cu130"), 0 for one without; None where it names none."""
+    found = re.fullmatch(r"[\d.]+\+(?:cpu|cu(\d\d)\d)", version)
+    return int(found[1] or 0) if found else None
+
+
+def _torchvision_for(torch: Version) -> str:
+    """The torchvision that was released with a torch: 0.28.0 with 2.13.0 (the table of torchvision's README)."""
+    whole = (*torch, 0, 0)[:3]
+    return f"torchvision==0.{whole[1] + 15}.{whole[2]}" if whole[0] == 2 else ""
 
 
 @rule("PKG010", "error", "package-installed-in-part")

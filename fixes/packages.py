@@ -38,7 +38,15 @@ def install_the_package(finding: Finding) -> Iterator[Fix]:
     yield Fix(f"install {name}", (), safety="show", command=_pip(seen["python"], name))
 
 
-@repair("PKG006", "PKG007", "PKG008", "PKG009")
+@repair("PKG009")
+def install_the_torchvision_of_this_torch(finding: Finding) -> Iterator[Fix]:
+    """From the index that this torch came from, where it names its build."""
+    seen = finding.evidence
+    if wanted := str(seen["wanted"]):
+        yield _installed(seen, f"install {wanted}", wanted)
+
+
+@repair("PKG006", "PKG007", "PKG008")
 def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
     """That one package as it is asked for, from where it is asked from."""
     seen = finding.evidence
@@ -64,9 +72,11 @@ def install_numpy_1(finding: Finding) -> Iterator[Fix]:
 
 def _installed(seen: Mapping[str, Any], title: str, wanted: str, options: str = "") -> Fix:
     """A package brought into an environment, where that is a virtual one and zdoctor can take it back."""
+    index = str(seen.get("index", ""))
     if root := seen.get("root"):
-        return Fix(title, (InstallPackages(str(root), str(seen["python"]), wanted),), safety="ask")
-    return Fix(title, (), safety="show", command=_pip(seen["python"], f'{options}"{wanted}"'))
+        return Fix(title, (InstallPackages(str(root), str(seen["python"]), wanted, index),), safety="ask")
+    words = f'{options}"{wanted}"' + (f" --index-url {index}" if index else "")
+    return Fix(title, (), safety="show", command=_pip(seen["python"], words))
 
 
 def _pip(python: object, words: str) -> str:

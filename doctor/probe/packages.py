@@ -35,12 +35,12 @@ def folders_of(world: World, folder: str) -> dict[str, tuple[str, str]]:
 
 
 def versions_in(world: World, folder: str) -> dict[str, str]:
-    """The versions of the packages in a folder. That of torch names its build, as its own version.py has it."""
+    """The versions of the packages in a folder. Those of torch and torchvision name the build, as they do."""
     versions = {name: version for name, (version, _) in folders_of(world, folder).items()}
-    if "torch" in versions:
-        source = world.read(world.join(folder, "torch", "version.py"), 0, 4096)
+    for name in versions.keys() & {"torch", "torchvision"}:
+        source = world.read(world.join(folder, name, "version.py"), 0, 4096)
         found = _BUILD.search(source) if isinstance(source, bytes) else None
-        versions["torch"] = found.group(1).decode("ascii", "replace") if found else versions["torch"]
+        versions[name] = found.group(1).decode("ascii", "replace") if found else versions[name]
     return versions
 
 
