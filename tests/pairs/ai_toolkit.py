@@ -313,7 +313,12 @@ def _of_zimage() -> list[Fault]:
         patient.edit(f"assistant_lora_path: {ADAPTER}", "assistant_lora_path: adapters")
 
     def torn(patient: Patient) -> None:
+        patient.take("adapter")
         spoil(patient.file(ADAPTER), lambda data: data[:-2000])
+
+    def unnamed(patient: Patient) -> None:
+        patient.take("adapter")  # nobody opens a file that is not named
+        patient.edit(f"        assistant_lora_path: {ADAPTER}\n", "")
 
     return [
         Fault("offline", ("HUB007",), "", _offline),
@@ -323,7 +328,7 @@ def _of_zimage() -> list[Fault]:
         Fault(
             "half-precision", ("TRN003",), "", edit("lr: 1e-4\n        dtype: bf16", "lr: 1e-4\n        dtype: fp16")
         ),
-        Fault("no-adapter", ("TRN004",), "", edit(f"        assistant_lora_path: {ADAPTER}\n", "")),
+        Fault("no-adapter", ("TRN004",), "", unnamed),
         Fault("guidance-of-turbo", ("TRN005",), "guidance", edit("guidance_scale: 1", "guidance_scale: 4")),
         Fault("timestep-word", ("CFG004",), "wieghted", edit("weighted", "wieghted")),
         Fault("architecture-word", ("CFG004", "CFG001"), "zimgae", edit("zimage:turbo", "zimgae:turbo")),

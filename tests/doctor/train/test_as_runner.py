@@ -180,7 +180,11 @@ def test_somebody_who_moves_over_is_told_why_it_would_not_start(
     save_file({"a.lora_A.weight": torch.ones(4, 4)}, folder / "circles_000000001.safetensors", metadata)
     assert main(["check", name]) == 0
     said = capsys.readouterr().out
-    assert "no error found" in said and "next: " not in said
+    assert (
+        "no error found" in said
+        and "next: zdoctor run -- python run.py" in said
+        and "next: zdoctor train" not in said
+    )
     assert f"own trainer would not start (TRN012): zdoctor train {name} says why" in " ".join(said.split())
     assert main(["check", name, "--select", "DAT"]) == 0 and "TRN012" not in capsys.readouterr().out
     assert main(["train", name]) == 1
