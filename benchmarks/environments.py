@@ -1,0 +1,280 @@
+"""Make sick environments and healthy twins with pip; say what is found, repair it, take it back; beside pip and uv.
+
+    python benchmarks/environments.py [NAME …]     about ten minutes; uv is asked where it is installed
+
+Each begins as a copy of one healthy virtual environment in a small checkout of ai-toolkit's shape, and gets other
+wheels, tiny ones with the real names, versions and requirements, or damage. After `fix --allow asked --apply` the
+trainer's start must work, and after `undo` the environment must be what it was, file for file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zdoctor.doctor.apply import undo
+from zdoctor.doctor.commands.examined import ENVIRONMENT, examined
+from zdoctor.doctor.commands.fix import fix
+from zdoctor.doctor.errors import UserError
+from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
+from zdoctor.tests.environments import offline, pip, venv, wheel
+
+HEALTHY = {
+    "oyaml": ("1.0", ["pyyaml"]), "pyyaml": ("6.0.3", []), "lycoris-lora": ("1.8.3", []), "numpy": ("1.26.4", []),
+    "torch": ("2.9.1", []), "torchvision": ("0.24.1", ["torch==2.9.1", "numpy"]), "safetensors": ("0.5.3", []),
+    "transformers": ("5.5.3", ["huggingface-hub<2,>=1.5", "tokenizers<=0.23,>=0.22", "numpy>=1.17"]),
+    "tokenizers": ("0.22.1", []), "huggingface-hub": ("1.23.0", ["filelock"]), "filelock": ("3.20.0", []),
+    "peft": ("0.18.1", ["torch>=1.13", "transformers"]), "einops": ("0.8.1", []),
+    "accelerate": ("1.12.0", ["numpy<3", 'rich; extra == "rich"']),
+    "scipy": ("1.12.0", ["numpy<1.29"]), "opencv-python": ("4.10.0.84", ["numpy>=1.21"]),
+}  # fmt: skip
+OTHERS = (
+    ("numpy", "2.1.3"), ("tokenizers", "0.24.0"), ("huggingface-hub", "2.4.0"), ("filelock", "1.0"),
+    ("torch", "2.8.0"), ("transformers", "4.57.1"), ("transformers", "5.9.0"), ("late", "1.0"),
+    ("peft", "0.10.0", ["torch>=1.13", "transformers<5"]), ("scipy", "1.16.0"), ("opencv-python", "4.9.0.80"),
+    ("opencv-python-headless", "4.11.0.86"), ("opencv-python-headless", "4.10.0.84"), ("pandas", "2.2.1"),
+    ("matplotlib", "3.8.3"), ("onnxruntime", "1.19.2"), ("onnxruntime-gpu", "1.19.2"), ("pynvml", "11.5.3"),
+    ("nvidia-ml-py", "12.575"), ("einops", "0.7.0"), ("einops", "0.9.0rc1"), ("lycoris-lora", "2.0"),
+    ("torchvision", "0.23.0", ["torch==2.8.0"]), ("accelerate", "1.0.0", ["numpy<2"]), ("diffusers", "0.36.0"),
+    ("triton-windows", "3.5.0"),
+)  # fmt: skip
+REQUIREMENTS = """-r base.txt
+transformers==5.5.3  # pinned
+huggingface_hub==1.23.0
+peft==0.18.1
+scipy==1.12.0
+"""
+BASE = """oyaml
+LyCORIS_lora==1.8.3
+torch>=2.1
+opencv-python
+einops
+accelerate
+only-there ; sys_platform == 'nowhere'
+"""
+RUN = "import oyaml\nimport transformers\nfrom toolkit.more import einops\nprint('started')\n"
+MORE = "import einops\ntry:\n    import late\nexcept ImportError:\n    late = None\n"
+GIT = "git+https://github.com/huggingface/diffusers.git@c943837899b16cbae2f619b8dd4f7bb6f07dd81a\n"
+DIRECT = '{"url": "https://github.com/huggingface/diffusers.git", "vcs_info": {"vcs": "git", "commit_id": "%s"}}'
+COMMIT = "c943837899b16cbae2f619b8dd4f7bb6f07dd81a"
+
+Damage = Callable[[Path, Path], None]  # of a checkout's folder, and of its folder of packages
+
+
+def nothing(root: Path, site: Path) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Case:
+    """`install` and `remove` are what pip does to the healthy one, `asked` what the checkout asks for beside."""
+
+    name: str
+    expected: str
+    install: Sequence[str] = ()
+    remove: Sequence[str] = ()
+    asked: str = ""
+    damage: Damage = nothing
+
+
+def gone(name: str) -> Damage:
+    return lambda root, site: (site / name).unlink()
+
+
+def text(name: str, content: str) -> Damage:
+    def write(root: Path, site: Path) -> None:
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(content)
+
+    return write
+
+
+def builds(torch: str, vision: str) -> Damage:
+    def write(root: Path, site: Path) -> None:
+        (site / "torch" / "version.py").write_text(f"__version__ = '{torch}'\n")
+        (site / "torchvision" / "version.py").write_text(f"__version__ = '{vision}'\n")
+
+    return write
+
+
+def without_base(root: Path, site: Path) -> None:
+    python = root / "venv" / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/usr/lib/removed/bin/python3")
+
+
+def cut_library(root: Path, site: Path) -> None:
+    """As a full disk leaves it: the list of files says more bytes than there are."""
+    (site / "torch" / "lib").mkdir()
+    (site / "torch" / "lib" / "libtorch_cpu.so").write_bytes(b"x")
+    with (site / "torch-2.9.1.dist-info" / "RECORD").open("a") as record:
+        record.write("torch/lib/libtorch_cpu.so,sha256=x,4096\n")
+
+
+def of_git(commit: str) -> Damage:
+    return text("diffusers-0.36.0.dist-info/direct_url.json", DIRECT % commit)
+
+
+SICK = (
+    Case("missing, imported", "PKG006", remove=["oyaml"]),
+    Case("missing, imported by a module", "PKG006", remove=["einops"]),
+    Case("two missing", "PKG006", remove=["oyaml", "einops"]),
+    Case("missing, never imported", "PKG007", remove=["lycoris-lora"]),
+    Case("missing, imported in a try", "PKG007", asked="late\n"),
+    Case("missing, under a marker", "PKG007", asked='late ; python_version >= "3.8"\n'),
+    Case("older than its pin", "PKG007", install=["transformers==4.57.1"]),
+    Case("newer than its pin", "PKG007", install=["transformers==5.9.0"]),
+    Case("a pin in a file that is named", "PKG007", install=["lycoris-lora==2.0"]),
+    Case("a compatible release", "PKG007", asked="einops~=0.7.0\n"),
+    Case("an excluded release", "PKG007", asked="einops!=0.8.1\n"),
+    Case("an upper bound", "PKG007", asked="einops>=0.5,<0.8\n"),
+    Case("a star", "PKG007", asked="einops==0.7.*\n"),
+    Case("with extras and hashes", "PKG007", asked="einops[all]==0.7.0 --hash=sha256:00\n"),
+    Case("over two lines", "PKG007", asked="einops>=0.5,\\\n  <0.8\n"),
+    Case("another commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT, damage=of_git("0" * 40)),
+    Case("a release for a commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT),
+    Case("tokenizers too new", "PKG008", install=["tokenizers==0.24.0"]),
+    Case("hub too new", "PKG007 PKG008", install=["huggingface-hub==2.4.0"]),
+    Case("what a dependency needs is missing", "PKG008", remove=["filelock"]),
+    Case("peft of other transformers", "PKG007 PKG008", install=["peft==0.10.0"]),
+    Case("a missing YAML", "PKG008", remove=["pyyaml"]),
+    Case("accelerate of NumPy 1", "PKG008 PKG011", install=["numpy==2.1.3", "accelerate==1.0.0"]),
+    Case("SciPy of NumPy 1", "PKG008 PKG011", install=["numpy==2.1.3"]),
+    Case("OpenCV of NumPy 1", "PKG008 PKG011", install=["numpy==2.1.3", "opencv-python==4.9.0.80"]),
+    Case("pandas of NumPy 1", "PKG008 PKG011", install=["numpy==2.1.3", "pandas==2.2.1"]),
+    Case("matplotlib of NumPy 1", "PKG008 PKG011", install=["numpy==2.1.3", "matplotlib==3.8.3"]),
+    Case("torchvision of another torch", "PKG009", install=["torch==2.8.0"]),
+    Case("an older torchvision", "PKG009", install=["torchvision==0.23.0"]),
+    Case("torch without CUDA", "PKG009", damage=builds("2.9.1+cpu", "0.24.1+cu128")),
+    Case("two CUDA versions", "PKG009", damage=builds("2.9.1+cu130", "0.24.1+cu128")),
+    Case("a module is gone", "PKG010", damage=gone("einops/__init__.py")),
+    Case("metadata is empty", "PKG010", damage=text("einops-0.8.1.dist-info/METADATA", "")),
+    Case("metadata is gone", "PKG010", damage=gone("einops-0.8.1.dist-info/METADATA")),
+    Case("a library was cut", "PKG010", damage=cut_library),
+    Case("left over", "PKG010", damage=lambda root, site: (site / "~cipy").mkdir()),
+    Case("two OpenCVs", "PKG012", install=["opencv-python-headless==4.11.0.86"]),
+    Case("two onnxruntimes", "PKG012", install=["onnxruntime==1.19.2", "onnxruntime-gpu==1.19.2"]),
+    Case("two pynvmls", "PKG012", install=["pynvml==11.5.3", "nvidia-ml-py==12.575"]),
+    Case("its Python is gone", "PKG013", damage=without_base),
+    Case("missing and broken", "PKG006 PKG010", remove=["oyaml"], damage=gone("tokenizers/__init__.py")),
+    Case("old, and NumPy 2", "PKG007 PKG008 PKG011", install=["transformers==4.57.1", "numpy==2.1.3"]),
+    Case("torchvision and a pin", "PKG007 PKG009", install=["torch==2.8.0", "transformers==5.9.0"]),
+)
+TWINS = (
+    Case("as the README says", ""),
+    Case("a build of torch", "", damage=builds("2.9.1+cu128", "0.24.1+cu128")),
+    Case("builds of one CUDA", "", damage=builds("2.9.1+cu128", "0.24.1+cu126")),
+    Case("newer where it is free", "", install=["einops==0.7.0"]),
+    Case("a release candidate", "", install=["einops==0.9.0rc1"]),
+    Case("headless in place of OpenCV", "", install=["opencv-python-headless==4.10.0.84"], remove=["opencv-python"]),
+    Case("both OpenCVs of one version", "", install=["opencv-python-headless==4.10.0.84"]),
+    Case("Triton for Windows", "", install=["triton-windows==3.5.0"], asked="triton\n"),
+    Case("the commit that is asked for", "", install=["diffusers==0.36.0"], asked=GIT, damage=of_git(COMMIT)),
+    Case("an edited module", "", damage=text("einops/__init__.py", "x = 1\n")),
+    Case("an extra nobody asked for", "", asked="accelerate\n"),
+    Case("every syntax", "", asked="--index-url https://x.invalid\n-e .\n./local\n# einops==9\n--find-links x\n"),
+    Case("bounds for what is not there", "", asked="-c bounds.txt\n"),
+    Case("NumPy 2 and what goes with it", "", install=["numpy==2.1.3", "scipy==1.16.0"], asked="scipy==1.16.0\n"),
+)
+
+
+def made(folder: Path) -> tuple[Path, Path]:
+    """The healthy checkout, and the wheels of all."""
+    wheels, root = folder / "wheels", folder / "healthy"
+    for name, (version, requires) in HEALTHY.items():
+        wheel(wheels, name, version, requires)
+    for other in OTHERS:
+        wheel(wheels, other[0], other[1], *other[2:])
+    root.mkdir()
+    checkout(root, AI_TOOLKIT)
+    for name, content in {"requirements.txt": REQUIREMENTS, "base.txt": BASE, "bounds.txt": "late<9\n"}.items():
+        (root / name).write_text(content)
+    (root / "run.py").write_text(RUN)
+    (root / "toolkit" / "more.py").write_text(MORE)
+    pip(venv(root / "venv"), wheels, *(f"{name}=={version}" for name, (version, _) in HEALTHY.items()))
+    return root, wheels
+
+
+def spoiled(case: Case, healthy: Path, wheels: Path, root: Path) -> None:
+    shutil.copytree(healthy, root, symlinks=True)
+    python = root / "venv" / "bin" / "python"
+    if case.install:
+        pip(python, wheels, "--no-deps", *case.install)
+    if case.remove:
+        uninstall = [sys.executable, "-m", "pip", "--python", str(python), "uninstall", "--yes", "--quiet"]
+        subprocess.run([*uninstall, *case.remove], check=True)
+    own = REQUIREMENTS if "scipy" not in case.asked else REQUIREMENTS.replace("scipy==1.12.0\n", "")
+    (root / "requirements.txt").write_text(own + case.asked)
+    case.damage(root, next((root / "venv" / "lib").glob("python3.*")) / "site-packages")
+
+
+def tree(root: Path) -> dict[str, bytes | str]:
+    """All of an environment but what Python compiles, and what zdoctor moved aside."""
+    found: dict[str, bytes | str] = {}
+    for path in (root / "venv").rglob("*"):
+        if "__pycache__" not in path.parts and ".zdoctor" not in str(path):
+            if path.is_symlink():
+                found[str(path)] = os.readlink(path)
+            elif path.is_file():
+                found[str(path)] = path.read_bytes()
+    return found
+
+
+def rules() -> set[str]:
+    return {finding.rule for finding in examined(ENVIRONMENT).report.findings}
+
+
+def complains(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "yes" if done.returncode else "-"
+
+
+def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...]:
+    """One row: what was found, what pip and uv say, and how the repair and its undoing ended."""
+    spoiled(case, healthy, wheels, root)
+    os.chdir(root)
+    python = str(root / "venv" / "bin" / "python")
+    found = rules()
+    row = [" ".join(sorted(found)) or "-", "as expected" if found == set(case.expected.split()) else "OTHERWISE"]
+    row.append(complains(sys.executable, "-m", "pip", "--python", python, "check"))
+    row.append(complains("uv", "pip", "check", "--python", python) if shutil.which("uv") else "not there")
+    before, state = tree(root), root.parent / f"{root.name} state"
+    os.environ["ZDOCTOR_STATE"] = str(state)
+    if not found:
+        return (*row, "", "")
+    try:
+        done = fix(ENVIRONMENT, apply=True, asked=True, selected=sorted(found))
+    except UserError as error:
+        same = "as before" if tree(root) == before else "NOT AS BEFORE"
+        return (*row, f"refused ({str(error)[:70]}…), {same}", "")
+    if not done.applied:
+        return (*row, "nothing to carry out", "")
+    left = " ".join(sorted(rules())) or "nothing left"
+    start = subprocess.run([python, "run.py"], capture_output=True, text=True)
+    repaired = f"{left}; {'starts' if 'started' in start.stdout else 'DOES NOT START'}"
+    undo(done.applied[0], state=state)
+    return (*row, repaired, "the same" if tree(root) == before else "NOT THE SAME")
+
+
+def main(names: Sequence[str]) -> None:
+    columns = ("environment", "found", "", "pip check", "uv pip check", "after the repair", "after undo")
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.pop("VIRTUAL_ENV", None)
+        healthy, wheels = made(Path(folder))
+        os.environ.update(offline(wheels))
+        for number, case in enumerate((*SICK, *TWINS)):
+            if not names or case.name in names:
+                row = tried(case, healthy, wheels, Path(folder) / f"case{number}")
+                print("| " + " | ".join((case.name, *row)) + " |", flush=True)
+        os.chdir("/")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
