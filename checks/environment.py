@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, found
 from ..doctor.model.environment import Environment, Installed, Unmet, Version, release
 from ..doctor.packages.names import ALIKE
-from ..doctor.rules import NotApplicable, prevents, rule
+from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 
 _COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
 # The first version whose wheels work with NumPy 2; older ones end, or warn and then fail, when they use an array.
@@ -81,6 +81,8 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
             package=one.requirement.name,
             asked=one.requirement.text,
         )
+    if installed.unread and not installed.own:
+        raise Unestablished(f"what the trainer asks for with {installed.unread[0]} could not be understood")
 
 
 @rule("PKG008", "warning", "packages-that-conflict")

@@ -38,13 +38,8 @@ def needs(
     datasets: tuple[DatasetFolder, ...] | Unknown,
     hub: Hub | Unknown,
     output: str | None,
-    *,
-    goes_on: bool = False,
 ) -> Iterator[Need]:
-    """Everything that is known to be written, in the order it happens.
-
-    `output` is a run folder without old saves or, where the run `goes_on`, without the last one.
-    """
+    """What is known to be written before the first save, in the order it happens. `output` is the run's folder."""
     if not isinstance(hub, Unknown) and not hub.offline and not run.by_runner:
         yield from _downloads(hub)
     # of the others, the size or the place of the caches is not known
@@ -55,8 +50,6 @@ def needs(
             yield from _caches(run, folder, model)
     if run.by_runner and output is not None and not isinstance(datasets, Unknown):
         yield from _latents(run, datasets, output)
-    if output is not None and not isinstance(model, Unknown) and not run.unknown("steps", "save_every", "rank"):
-        yield from _checkpoints(run, model, output, goes_on)
 
 
 def _downloads(hub: Hub) -> Iterator[Need]:
@@ -106,8 +99,14 @@ def _pixels(dataset: Dataset, folder: DatasetFolder) -> int:
     return turns * sum(w * h for sizes in of_one for w, h in sizes)
 
 
-def _checkpoints(run: Run, model: ModelFolder, output: str, goes_on: bool) -> Iterator[Need]:
-    """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it."""
+def saves(run: Run, model: ModelFolder | Unknown, output: str, *, goes_on: bool) -> Iterator[Need]:
+    """The LoRA at the saved steps that are kept and at the end, and the optimizer's state beside it; nothing where
+    their size is not known.
+
+    `output` is a run folder without old saves or, where the run `goes_on`, without the last one.
+    """
+    if isinstance(model, Unknown) or run.unknown("steps", "save_every", "rank"):
+        return
     recipe = run.recipe
     sizes = sizes_of(run, model)
     network = recipe.network

@@ -110,15 +110,14 @@ class Unmet:
 class Installed:
     """An environment held against what is asked of it.
 
-    `own` is what the trainer's checkout asks for and the environment lacks, `asked` how many it asks for and `files`
-    where they stand; `between` what installed packages ask of each other. `unread` are requirements that could not be
-    understood. `broken` are the packages that are installed in part, `left_over` what interrupted installs left.
-    `metadata` is that of each package, by its name.
+    `own` is what the trainer's checkout asks for and the environment lacks, `asked` how many it asks for. `between` is
+    what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
+    `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
+    of each package, by its name.
     """
 
     own: tuple[Unmet, ...] = ()
     asked: int = 0
-    files: tuple[str, ...] = ()
     between: tuple[Unmet, ...] = ()
     unread: tuple[str, ...] = ()
     broken: tuple[Metadata, ...] = ()

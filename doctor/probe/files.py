@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 
 from ..families.part_files import other_files, part_files, written_path
-from ..memory.disk_space import Need, needs
+from ..memory.disk_space import Need, needs, saves
 from ..model import DatasetFolder, Entry, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
+from ..model.amounts import amount
 from ..model.facts import MOST_CHILDREN
 from ..trainers import loaded, trainer_of
-from .world import Stat, World
+from .world import Mount, Stat, World
 
 
 def probe_files(world: World, run: Run) -> Files:
@@ -101,6 +102,9 @@ def _mirror_root(world: World, run: Run) -> str | None:
     return None
 
 
+LITTLE = 10 << 30  # bytes: with less, saves of an unknown size may fill a disk
+
+
 def probe_room(
     world: World,
     run: Run,
@@ -117,8 +121,9 @@ def probe_room(
         if not isinstance(names, Unknown) and any(name.startswith(run.name) for name in names):
             goes_on = True
             output = None if run.by_runner or f"{run.name}.safetensors" in names else output
+    kept = [] if output is None else list(saves(run, model, output, goes_on=goes_on))
     rooms: dict[str, tuple[int | None, list[Need]]] = {}
-    for need in needs(run, model, datasets, hub, output, goes_on=goes_on):
+    for need in (*needs(run, model, datasets, hub, output), *kept):
         mount = world.mount(need.folder)
         # what refuses to be written is another rule's
         if need.size > 0 and (isinstance(mount, Unknown) or not mount.read_only):
@@ -126,7 +131,12 @@ def probe_room(
             rooms.setdefault(point, (free, []))[1].append(need)
     if not rooms and isinstance(model, ModelFolder) and model.layout == "absent":
         return Unknown(f"how large the saves will be is not known: {model.source} is not on this machine")
-    return tuple(_room(point, free, wanted) for point, (free, wanted) in rooms.items())
+    found = tuple(_room(point, free, wanted) for point, (free, wanted) in rooms.items())
+    full = any(room.free is not None and sum(room.items.values()) > room.free for room in found)
+    home = world.mount(output) if output is not None and run.kind == "lora" and not (kept or full) else None
+    if isinstance(home, Mount) and not home.read_only and home.free is not None and home.free < LITTLE:
+        return Unknown(f"how large the saves will be is not known, and {home.point} has {amount(home.free)} free")
+    return found
 
 
 def _room(point: str, free: int | None, wanted: list[Need]) -> Room:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..model import Run, Schema, Unknown
@@ -32,36 +32,43 @@ def probe_installed(
     if not metadata:
         return Unknown(f"what the packages of {environment.python} say of themselves is not known")
     trainer = trainer_of(run.trainer)
-    system = world.system
-    marks = variables(system.os, system.machine, environment.release)
+    marks = variables(world.system.os, world.system.machine, environment.release)
     root = schema.source if isinstance(schema, Schema) and not run.by_runner else ""
-    sets = [_asked(world, world.below(root, name), 0) for name in trainer.requirements] if root else []
-    sets = [one for one in sets if one.requirements]
-    unread = [line for one in sets for line in one.unread]
 
-    def held(asked: Sequence[Requirement]) -> tuple[Unmet, ...]:
+    def held(asked: Sequence[Requirement]) -> tuple[tuple[Unmet, ...], tuple[str, ...]]:
+        """What the environment does not meet, and what of it nobody can tell."""
         answers = list(unmet(asked, environment, metadata, marks))
-        unread.extend(one.text for one in answers if isinstance(one, Requirement))
-        return tuple(one for one in answers if isinstance(one, Unmet))
+        lacking = tuple(one for one in answers if isinstance(one, Unmet))
+        return (
+            tuple(one for one in lacking if one.kind != "missing" or not provided(one.requirement.name, metadata)),
+            tuple(one.text for one in answers if isinstance(one, Requirement)),
+        )
 
     # A checkout has a file for each kind of machine; the one that was installed from is the one that fits best.
-    fits = min(((held(one.requirements), one) for one in sets), key=lambda pair: len(pair[0]), default=((), None))
-    asked = fits[1].requirements if fits[1] is not None else ()
-    names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked)))
+    sets = [asked for asked in _of_checkout(world, root, trainer.requirements) if asked.requirements] if root else []
+    asked = min(sets, key=lambda one: len(held(one.requirements)[0]), default=Asked(()))
+    own, unclear = held(asked.requirements)
+    names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked.requirements)))
     return Installed(
-        own=_with_imports(world, root, trainer.entries or (trainer.marker,), fits[0], environment),
-        asked=len(asked),
-        files=tuple(dict.fromkeys(one.by for one in asked)),
-        between=tuple(
-            one
-            for one in held(tuple(between(metadata, names)))
-            if not provided(one.requirement.name, environment.versions)
-        ),
-        unread=tuple(dict.fromkeys(unread)),
+        own=_with_imports(world, root, trainer.entries or (trainer.marker,), own),
+        asked=len(asked.requirements),
+        between=held(tuple(between(metadata, names)))[0],
+        unread=(*asked.unread, *unclear),
         broken=tuple(one for one in metadata.values() if one.absent),
         left_over=left_over_in(world, environment.folders),
         metadata=metadata,
     )
+
+
+def _of_checkout(world: World, root: str, files: Sequence[str]) -> Iterator[Asked]:
+    """What each of its files asks for; and what a program asks for that brings the checkout along in a folder."""
+    around = world.join(world.parent(root), "requirements.txt")
+    text = world.read(around, 0, 1 << 20)
+    if isinstance(text, bytes) and f"-e ./{world.name(root)}" in text.decode("utf-8", "replace"):
+        yield _asked(world, around, 0)
+        return
+    for name in files:
+        yield _asked(world, world.below(root, name), 0)
 
 
 def _asked(world: World, path: str, depth: int) -> Asked:
@@ -93,18 +100,9 @@ def _toml(text: str) -> Mapping[str, Any]:
         return {}
 
 
-def _with_imports(
-    world: World, root: str, entries: Sequence[str], own: Sequence[Unmet], environment: Environment
-) -> tuple[Unmet, ...]:
+def _with_imports(world: World, root: str, entries: Sequence[str], own: Sequence[Unmet]) -> tuple[Unmet, ...]:
     """The requirements that nothing meets, those that are missing with the place that imports them at the start."""
-    lacking = [
-        one for one in own if one.kind != "missing" or not provided(one.requirement.name, environment.versions)
-    ]
-    wanted: Mapping[str, str] = {
-        module: one.requirement.name
-        for one in lacking
-        if one.kind == "missing"
-        for module in modules_of(one.requirement.name)
-    }
+    missing = [one.requirement.name for one in own if one.kind == "missing"]
+    wanted = {module: name for name in missing for module in modules_of(name)}
     places = first_imports(world, root, entries, wanted) if wanted else {}
-    return tuple(replace(one, imported=places.get(one.requirement.name)) for one in lacking)
+    return tuple(replace(one, imported=places.get(one.requirement.name)) for one in own)

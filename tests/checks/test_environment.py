@@ -24,7 +24,7 @@ from zdoctor.doctor.model.environment import Environment, Installed
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
 from zdoctor.doctor.probe.installed import probe_installed
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.rules import NotApplicable, Rule, all_repairs, all_rules
+from zdoctor.doctor.rules import NotApplicable, Rule, Unestablished, all_repairs, all_rules
 from zdoctor.tests.environments import drop, offline, pip, put, venv, wheel
 from zdoctor.tests.models import run_of
 
@@ -200,6 +200,22 @@ def test_a_commit_that_is_asked_for(checkout: Path, wheels: Path) -> None:
         )
         (site(checkout) / "diffusers-0.36.0.dist-info" / "direct_url.json").write_text(told % version)
         assert (found_in(checkout) == []) is silent
+
+
+def test_what_nobody_understands_is_not_known(checkout: Path) -> None:
+    (checkout / "base.txt").write_text(BASE + "toml==not,a,version\n")
+    environment, installed = looked_at(checkout)
+    with pytest.raises(Unestablished, match="toml==not"):
+        list(rules.requirement_not_met(installed, environment))
+
+
+def test_a_program_that_brings_the_checkout_along_asks_in_its_place(checkout: Path) -> None:
+    """As kohya's GUI does with sd-scripts, whose pins are others."""
+    around = checkout.parent / "requirements.txt"
+    around.write_text("toml==0.9\n-e ./c\n")
+    assert [finding.args["asked"] for finding in found_in(checkout)] == ["toml==0.9"]
+    around.write_text("toml==0.9\n")
+    assert found_in(checkout) == []
 
 
 def test_the_python_that_a_project_asks_for(checkout: Path) -> None:

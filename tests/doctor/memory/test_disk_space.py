@@ -12,11 +12,12 @@ from safetensors.torch import save_file
 
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.doctor.families.tensors import block_linears
-from zdoctor.doctor.memory.disk_space import Need, needs
+from zdoctor.doctor.memory.disk_space import Need, needs, saves
 from zdoctor.doctor.model import DatasetFolder, Hub, HubFile, HubRepo, Image, Room, Run, Unknown, Value, Where
 from zdoctor.doctor.model.trainer import RUNNER
-from zdoctor.doctor.probe.files import probe_room
+from zdoctor.doctor.probe.files import LITTLE, probe_room
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.doctor.probe.world import Mount
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.step.trainer import TrainingState
 from zdoctor.tests.changes import changed
@@ -33,7 +34,9 @@ def run(**changes: Any) -> Run:
 
 def wanted(asked: Run, **seen: Any) -> dict[str, int]:
     facts = {"model": probed(asked), "datasets": NOTHING, "hub": NOTHING, "output": "/out", **seen}
+    goes_on, output = facts.pop("goes_on", False), facts["output"]
     found: list[Need] = list(needs(asked, **facts))
+    found += [] if output is None else saves(asked, facts["model"], output, goes_on=goes_on)
     return {need.what: need.size for need in found}
 
 
@@ -164,6 +167,27 @@ def test_what_cannot_be_computed_counts_as_nothing(changes: dict[str, Any]) -> N
     assert not sum(wanted(run(), model=NOTHING, datasets=(DATA,)).values())
 
 
+class OfFree(LiveWorld):
+    """This machine, whose disks have so many bytes free."""
+
+    def __init__(self, free: int) -> None:
+        super().__init__()
+        self.free = free
+
+    def mount(self, path: str) -> Mount:
+        return Mount("/disk", "ext4", False, self.free)
+
+
+@pytest.mark.parametrize(("free", "known"), [(5 << 30, False), (LITTLE, True), (0, False)])
+def test_saves_of_an_unknown_size_on_a_small_disk_are_not_known_to_fit(free: int, known: bool) -> None:
+    asked = replace(with_cache(), output_folder="/disk/out", name="t")
+    seen = probe_room(OfFree(free), asked, NOTHING, NOTHING, NOTHING)
+    assert isinstance(seen, Unknown) is not known
+    assert known or "how large the saves will be is not known, and /disk has" in seen.reason  # type: ignore[union-attr]
+    whole = probe_room(OfFree(free), asked, probed(asked), NOTHING, NOTHING)
+    assert not isinstance(whole, Unknown), "where their size is known the rule judges"
+
+
 def test_needs_of_one_disk_are_added_up(tmp_path: Path) -> None:
     asked = with_cache()
     asked = replace(asked, output_folder=str(tmp_path / "out" / "t"), name="t")
@@ -177,9 +201,8 @@ def test_needs_of_one_disk_are_added_up(tmp_path: Path) -> None:
     data = replace(DATA, path=str(tmp_path / "data"))
     (room,) = rooms((data, data))
     assert isinstance(room, Room) and room.free and room.key == "output_folder"
-    assert (
-        room.items["the latents of the pictures"] == 2 * wanted(with_cache(), datasets=(DATA,)).popitem()[1] or True
-    )
+    of_one = wanted(with_cache(), datasets=(DATA,))["the latents of the pictures"]
+    assert room.items["the latents of the pictures"] == 2 * of_one
     assert len(room.folders) == 2
     (tmp_path / "out" / "t").mkdir(parents=True)
     (tmp_path / "out" / "t" / "t_000000250.safetensors").write_bytes(b"")
