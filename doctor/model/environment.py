@@ -110,7 +110,7 @@ class Unmet:
 class Installed:
     """An environment held against what is asked of it.
 
-    `own` is what the trainer's checkout asks for and the environment lacks, `asked` how many it asks for. `between` is
+    `own` is what the trainer's checkout asks for and the environment lacks, of `asked` in all. `between` is
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
     of each package, by its name.
