@@ -189,8 +189,8 @@ def made(folder: Path) -> tuple[Path, Path]:
     wheels, root = folder / "wheels", folder / "healthy"
     for name, (version, requires) in HEALTHY.items():
         wheel(wheels, name, version, requires)
-    for other in OTHERS:
-        wheel(wheels, other[0], other[1], *other[2:])
+    for name, version, *needs in OTHERS:
+        wheel(wheels, str(name), str(version), [str(line) for needed in needs for line in needed])
     root.mkdir()
     checkout(root, AI_TOOLKIT)
     for name, content in {"requirements.txt": REQUIREMENTS, "base.txt": BASE, "bounds.txt": "late<9\n"}.items():

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is of overloads
         self, args: Any = None, namespace: Any = None
     ) -> Any:
-        own = list(args or ())
+        own: list[str] = list(args or ())
         end = own.index("--") if "--" in own and self.get_default("words") is not None else len(own)
         options, unknown = super().parse_known_args(own[:end], namespace)
         if end < len(own):

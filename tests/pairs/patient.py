@@ -121,6 +121,7 @@ class Patient:
             },
             "gpus": self.gpus,
             "packages": self.packages,
+            "metadata": [{"name": name, "version": version, "folder": ""} for name, version in self.packages.items()],
             "mounts": [everywhere, *self.mounts],
             "elsewhere": [],
             "speeds": [speed("/", self.kind, 1e-4, *((2e9, 3e9) if self.kind == "ssd" else (20.0, 40.0)))],
