@@ -22,6 +22,8 @@ from zdoctor.doctor.apply import undo
 from zdoctor.doctor.commands.examined import ENVIRONMENT, examined
 from zdoctor.doctor.commands.fix import fix
 from zdoctor.doctor.errors import UserError
+from zdoctor.doctor.model.environment import plain
+from zdoctor.doctor.packages.names import modules_of
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
 from zdoctor.tests.environments import offline, pip, venv, wheel
 
@@ -140,7 +142,7 @@ SICK = (
     Case("another commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT, damage=of_git("0" * 40)),
     Case("a release for a commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT),
     Case("tokenizers too new", "PKG008", install=["tokenizers==0.24.0"]),
-    Case("hub too new", "PKG007 PKG008", install=["huggingface-hub==2.4.0"]),
+    Case("hub too new", "PKG007", install=["huggingface-hub==2.4.0"]),
     Case("what a dependency needs is missing", "PKG008", remove=["filelock"]),
     Case("peft of other transformers", "PKG007 PKG008", install=["peft==0.10.0"]),
     Case("a missing YAML", "PKG008", remove=["pyyaml"]),
@@ -184,13 +186,19 @@ TWINS = (
 )
 
 
+def files_of(name: str) -> dict[str, str]:
+    """A package's modules, by the names that they are imported by."""
+    return {f"{module.replace('.', '/')}/__init__.py": "" for module in modules_of(plain(name))}
+
+
 def made(folder: Path) -> tuple[Path, Path]:
     """The healthy checkout, and the wheels of all."""
     wheels, root = folder / "wheels", folder / "healthy"
     for name, (version, requires) in HEALTHY.items():
-        wheel(wheels, name, version, requires)
+        wheel(wheels, name, version, requires, files_of(name))
     for name, version, *needs in OTHERS:
-        wheel(wheels, str(name), str(version), [str(line) for needed in needs for line in needed])
+        requires = [str(line) for needed in needs for line in needed]
+        wheel(wheels, str(name), str(version), requires, files_of(str(name)))
     root.mkdir()
     checkout(root, AI_TOOLKIT)
     for name, content in {"requirements.txt": REQUIREMENTS, "base.txt": BASE, "bounds.txt": "late<9\n"}.items():

@@ -207,8 +207,8 @@ def _objections(chosen: list[Journal]) -> list[str]:
             restored[path] = record["before"]
         elif record["do"] == "place":
             path = Path(record["to"])
-            if lies(path) and path not in restored:
-                found.append(changed_since(path, record))
+            if lies(path) and path not in restored and path not in lying:
+                found.append(changed_since(path, record, lying))
             lying[path] = False
         elif record["do"] == "move":
             found.append(moved_since(record, there))

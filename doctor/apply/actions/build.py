@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -125,10 +125,15 @@ def _back(path: Path, former: Path) -> None:
     sync_both(path, former)
 
 
-def changed_since(path: Path, placed: Record) -> str | None:
-    """Why something we made may not be removed: a file in it is new or was changed. Removed ones lose nothing."""
+def changed_since(path: Path, placed: Record, settled: Collection[Path] = ()) -> str | None:
+    """Why something we made may not be removed: a file in it is new or was changed. Removed ones lose nothing.
+
+    What lies at or below a `settled` path is another action's, which is taken back before.
+    """
     known = {name: tuple(key) for name, key in placed["contents"].items()}
     for name, key in contents(path).items():
+        if known.get(name) != key and settled and {path / name, *(path / name).parents} & set(settled):
+            continue
         if known.get(name) != key:
             what = "was changed since" if name in known else "is new"
             return f"{path / name if name else path} {what}; move it elsewhere or delete it, then try again"

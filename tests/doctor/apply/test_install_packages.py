@@ -83,6 +83,15 @@ def test_a_package_with_what_it_needs_comes_and_goes(root: Path, tmp_path: Path)
     assert said(root, "import gamma") == "ModuleNotFoundError: No module named 'gamma'"
 
 
+def test_two_passes_over_one_package_are_taken_back_together(root: Path, tmp_path: Path) -> None:
+    before = tree(root)
+    first = apply(plan(root, "alpha==2.0"), state=tmp_path / "state")
+    apply(plan(root, "alpha==1.0", "beta==1.0"), state=tmp_path / "state", group=first.id)
+    assert said(root, "import alpha, alpha_more.old; print(alpha.v)") == "1"
+    undo(first.id, state=tmp_path / "state")
+    assert tree(root) == before
+
+
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
