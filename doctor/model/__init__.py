@@ -20,6 +20,8 @@ from .findings import Severity as Severity
 from .findings import Unjudged as Unjudged
 from .findings import found as found
 from .hub import Hub as Hub
+from .hub import HubAnswer as HubAnswer
+from .hub import HubClient as HubClient
 from .hub import HubFile as HubFile
 from .hub import HubRepo as HubRepo
 from .memory import Alternative as Alternative

@@ -13,7 +13,7 @@ from typing import Literal
 from .checkout import Checkout
 from .datasets import DatasetFolder
 from .environment import Environment, Installed
-from .hub import Hub
+from .hub import Hub, HubAnswer, HubClient
 from .memory import Memory
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
@@ -165,6 +165,8 @@ class Facts:
     earlier: EarlierSave | Unknown | None = NOT_ASKED
     remains: Remains | Unknown = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
+    client: HubClient | Unknown = NOT_ASKED
+    answers: Mapping[str, HubAnswer] | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
     room: tuple[Room, ...] | Unknown = NOT_ASKED

@@ -20,6 +20,7 @@ from .dataset import probe_datasets
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
 from .hub import claimed, probe_hub
+from .hub.client import probe_answers, probe_client
 from .installed import probe_installed
 from .model import probe_adapter, probe_model
 from .skeletons import with_skeletons
@@ -96,6 +97,8 @@ PROBES: Mapping[str, Probe] = {
     "files": probe_files,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
+    "client": probe_client,
+    "answers": probe_answers,
     "model": _model,
     "adapter": probe_adapter,
     "starting_lora": probe_starting_lora,
