@@ -7,7 +7,7 @@ from typing import Any
 
 from ...doctor.model import Finding, Hub, HubAnswer, HubRepo, Run, System
 from ...doctor.model.trainer import EVERY
-from ...doctor.rules import Unestablished, prevents, rule
+from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from .files import of_repo, used
 
 
@@ -30,6 +30,8 @@ def hub_refuses_download(run: Run, hub: Hub, system: System, answers: Mapping[st
     Signature: GatedRepoError: 403 Client Error. Access to model … is restricted and you are not in the authorized
     list
     """
+    if not answers:
+        raise NotApplicable
     lost = ""
     for repo in used(hub):
         answer = answers.get(repo.repo)

@@ -8,7 +8,7 @@ from ...doctor.model import Finding, Hub, HubClient, HubRepo, Run, System
 from ...doctor.model.environment import release
 from ...doctor.model.pattern import pattern
 from ...doctor.model.trainer import EVERY
-from ...doctor.rules import prevents, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from .files import of_repo, used
 from .use import is_complete
 
@@ -36,9 +36,9 @@ def hub_client_cannot_start(run: Run, hub: Hub, client: HubClient) -> Iterator[F
 
     What: The proxies, the certificates and the endpoint that the environment names, as the installed huggingface_hub
     reads them: before 1.0 it asks by requests, since then by httpx. Nothing is asked of the network.
-    Why: Since 1.0 every proxy and the file of certificates is opened when the client is made, also for a model that is
-    cached and with HF_HUB_OFFLINE. httpx knows no socks:// and no socks4://, and for socks5:// it needs the package socksio. A
-    value that was set with quotes in cmd keeps them.
+    Why: Since 1.0 every proxy and the file of certificates is opened when the client is made, also for a model that
+    is cached, and with HF_HUB_OFFLINE. httpx knows no socks:// and no socks4://, and for socks5:// it needs the
+    package socksio. A value that was set with quotes in cmd keeps them.
     Repair: None of ours: the variable belongs to your shell. The command to type is shown.
     Upstream: https://www.python-httpx.org/environment_variables/,
     https://github.com/huggingface/huggingface_hub/blob/main/docs/source/en/concepts/migration.md
@@ -46,7 +46,7 @@ def hub_client_cannot_start(run: Run, hub: Hub, client: HubClient) -> Iterator[F
     """
     repo = next((one for one in used(hub) if one.ref_state != "pinned"), None)
     if repo is None or not client.version:
-        return
+        raise NotApplicable
     faults = [*_bad_certificates(client, hub), *_bad_proxies(client, hub)]
     if not hub.offline:
         faults += _bad_endpoint(client.variables)
@@ -159,7 +159,7 @@ def certificates_not_read(run: Run, hub: Hub, client: HubClient, system: System)
     repo = _to_download(run, hub)
     read = _library(client)[2]
     if repo is None or not client.version or any(name in client.variables for name in read):
-        return
+        raise NotApplicable
     unread = [name for name in (*BY_HTTPX[2][:1], *BY_REQUESTS[2]) if name in client.variables and name not in read]
     value = client.variables[unread[0]] if unread else ""
     in_system = system.os != "linux" or value.startswith(IN_SYSTEM)
@@ -189,7 +189,7 @@ def hf_transfer_without_effect(run: Run, hub: Hub, client: HubClient) -> Iterato
     """
     repo, name = _to_download(run, hub), "HF_HUB_ENABLE_HF_TRANSFER"
     if repo is None or not client.version or client.variables.get(name, "").upper() not in ("1", "ON", "YES", "TRUE"):
-        return
+        raise NotApplicable
     old = not _by_httpx(client)
     if old and "hf_transfer" not in client.lacks:
         return

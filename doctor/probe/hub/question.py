@@ -36,5 +36,6 @@ def ask(python: str, wanted: Mapping[str, str], variables: Mapping[str, str]) ->
     for line in out.splitlines():
         with suppress(ValueError, TypeError, KeyError):  # what another program printed there
             told = json.loads(line)
-            answers[told.pop("repo")] = HubAnswer(**told)
+            repo = told.pop("repo")
+            answers[repo] = HubAnswer(**told)
     return answers

@@ -79,7 +79,7 @@ def found(home: Path, variables: Mapping[str, str], repo: str = REPO, *, dotenv:
     hub = probe_hub(world, run)
     assert isinstance(hub, Hub)
     answers = probe_answers(world, hub, Environment(sys.executable, world.packages()))
-    told = list(hub_refuses_download(run, hub, world.system, answers))
+    told = list(hub_refuses_download(run, hub, world.system, answers)) if answers else []
     return told + list(gated_model_without_token(run, hub, answers))
 
 
