@@ -19,6 +19,7 @@ from .findings import Report as Report
 from .findings import Severity as Severity
 from .findings import Unjudged as Unjudged
 from .findings import found as found
+from .host import Host as Host
 from .hub import Hub as Hub
 from .hub import HubFile as HubFile
 from .hub import HubRepo as HubRepo
