@@ -35,8 +35,8 @@ def shared_memory_too_small(run: Run, host: Host, system: System) -> Iterator[Fi
     where it is, or let the training load its pictures itself, with 0 workers.
     Upstream: https://docs.docker.com/reference/cli/docker/container/run/,
     https://github.com/pytorch/pytorch#docker-image
-    Signature: unable to allocate shared memory(shm) for file </torch_…>: No space left on device (28); DataLoader
-    worker (pid …) is killed by signal: Bus error
+    Signature: RuntimeError: unable to allocate shared memory(shm) for file </torch_…>: No space left on device (28);
+    DataLoader worker (pid …) is killed by signal: Bus error
     """
     if host.shared_memory is None:
         raise NotApplicable
@@ -95,7 +95,7 @@ def address_space_limited(host: Host, system: System, gpus: tuple[Gpu, ...]) -> 
     together. An error below 1 GB, where torch cannot even be imported.
     Why: Some clusters and control panels set it where memory is meant. Address space is not memory: a file that is
     mapped takes as much of it as it is long, twice while it is loaded.
-    Repair: ulimit -v unlimited in the shell that starts the trainer; where that is refused, its administrator can.
+    Repair: In the shell that starts the trainer, ulimit -v unlimited; where that is refused, its administrator can.
     Upstream: https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (unified virtual address space)
     Signature: MemoryError: Cannot allocate memory (os error 12); unable to mmap … bytes from file; CUDA error: out of
     memory, at the first call
@@ -107,7 +107,7 @@ def address_space_limited(host: Host, system: System, gpus: tuple[Gpu, ...]) -> 
         yield found(
             None,
             "Programs here get {limit} of address space (measured: ulimit -v){of_cuda}.",
-            otherwise="torch cannot be imported."
+            otherwise="The import of torch fails."
             if host.address_space < LEAST_SPACE
             else "CUDA does not start, or says that it is out of memory when it does.",
             severity="error" if host.address_space < LEAST_SPACE else None,
@@ -124,7 +124,7 @@ def weights_above_address_space(run: Run, model: ModelFolder, host: Host) -> Ite
 
     What: The largest file of the model against the limit.
     Why: Weights are mapped, so that a file takes as much address space as it is long.
-    Repair: ulimit -v unlimited in the shell that starts the trainer.
+    Repair: In the shell that starts the trainer, ulimit -v unlimited.
     Signature: MemoryError: Cannot allocate memory (os error 12)
     """
     if host.address_space is None:
@@ -150,7 +150,7 @@ def few_open_files(host: Host, system: System) -> Iterator[Finding]:
     What: The limit of Linux, below 256.
     Why: A training with 8 workers holds 60 to 70 files open before CUDA opens its own; each tensor that a worker
     hands over is one more. Linux gives 1024 unless somebody lowers it.
-    Repair: ulimit -n 4096 in the shell that starts the trainer.
+    Repair: In the shell that starts the trainer, ulimit -n 4096.
     Signature: OSError: [Errno 24] Too many open files; received 0 items of ancdata
     """
     if system.os == "linux" and host.open_files is not None and host.open_files < FEW_FILES:
