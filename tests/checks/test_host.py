@@ -1,4 +1,4 @@
-"""HST001, HST002, HST003, HST004: on plain records, and where the system fails for real; a sound host beside every sick one."""
+"""HST001, HST002, HST003, HST004: on plain records, and where the system fails for real."""
 
 from __future__ import annotations
 
