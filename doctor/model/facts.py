@@ -14,6 +14,7 @@ from .checkout import Checkout
 from .datasets import DatasetFolder
 from .environment import Environment, Installed
 from .hub import Hub
+from .lora import Lora, LoraValues
 from .memory import Memory
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
@@ -177,3 +178,5 @@ class Facts:
     checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED
     microstep: MicroStep | Unknown = NOT_ASKED
+    lora: Lora | Unknown = NOT_ASKED
+    lora_values: LoraValues | Unknown = NOT_ASKED
