@@ -13,6 +13,8 @@ from .certain import doubts_of
 
 # What the facts are about that a rule asks for; the first that fits. A rule that asks for none is about settings.
 _ABOUT: Mapping[str, tuple[str, ...]] = {
+    "the numbers": ("lora_values",),
+    "the names": ("lora",),
     "the script": ("script", "microstep"),
     "packages": ("environment", "packages"),
     "memory": ("memory",),

@@ -23,6 +23,8 @@ from .host import Host as Host
 from .hub import Hub as Hub
 from .hub import HubFile as HubFile
 from .hub import HubRepo as HubRepo
+from .lora import Lora as Lora
+from .lora import LoraValues as LoraValues
 from .memory import Alternative as Alternative
 from .memory import Elsewhere as Elsewhere
 from .memory import Memory as Memory

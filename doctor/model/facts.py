@@ -15,6 +15,7 @@ from .datasets import DatasetFolder
 from .environment import Environment, Installed
 from .host import Host
 from .hub import Hub
+from .lora import Lora, LoraValues
 from .memory import Memory
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
@@ -188,3 +189,5 @@ class Facts:
     checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED
     microstep: MicroStep | Unknown = NOT_ASKED
+    lora: Lora | Unknown = NOT_ASKED
+    lora_values: LoraValues | Unknown = NOT_ASKED

@@ -26,7 +26,7 @@ class Trainer:
     `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""
     where they hold its options and no more. `packages` are what it imports or installs as itself, and hardly anything
     else: where they are, it can run. `requirements` are the files of its checkout that say what it needs, for
-    one kind of machine each, `entries` the modules that it imports whenever it starts, where that is not `marker`.
+    one kind of machine each, `entries` the modules that every training imports.
 
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
     which raises UserError with what it would not obey; "" where it takes none of them.

@@ -112,6 +112,8 @@ PROBES: Mapping[str, Probe] = {
     "checkout": _checkout,
     "script": _script,
     "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),
+    "lora": lambda world: Unknown("no LoRA was named"),
+    "lora_values": lambda world: Unknown("no LoRA was named"),
 }
 
 

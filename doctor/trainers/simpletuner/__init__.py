@@ -16,6 +16,7 @@ SIMPLETUNER = Trainer(
     table="simpletuner.json",
     packages=("simpletuner",),
     requirements=("pyproject.toml",),
+    entries=("simpletuner/train.py",),
     in_logs=r"(?i:simpletuner)",
     failures=f"{__name__}:failures.yaml",
     recipe=f"{__name__}.recipe",
