@@ -231,8 +231,8 @@ def lora_of_half_pairs(lora: Lora) -> Iterator[Finding]:
             "{count} of its {total} modules are no pair: {module} has no {part}."
             if missing
             else "{count} of its {total} modules are no pair: the A and B of {module} have different ranks.",
-            otherwise="ComfyUI stops at it, or passes over these modules; diffusers refuses the file, or fills the gap "
-            "with what was never trained.",
+            otherwise="ComfyUI stops at it, or passes over these modules; diffusers refuses the file, or fills the "
+            "gap with what was never trained.",
             evidence={"modules": [module.key for module in half]},
             count=len(half),
             total=len(lora.modules),
