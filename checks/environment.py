@@ -55,9 +55,9 @@ def required_package_missing(installed: Installed, environment: Environment) -> 
 def requirement_not_met(installed: Installed, environment: Environment) -> Iterator[Finding]:
     """A package is not of the version that the trainer's checkout asks for, or is missing.
 
-    What: The requirements of the checkout at hand (requirements.txt with the files that it names, pyproject.toml),
-    their markers evaluated for the Python that will run it, against what is installed there; of those from a
-    repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
+    What: The requirements of the checkout at hand (requirements.txt with the files that it names, pyproject.toml,
+    setup.py), their markers evaluated for the Python that will run it, against what is installed there; of those from
+    a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
     Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/

@@ -20,6 +20,8 @@ from ..trainers.read import recognise
 from .settings_file import Settings, settings_for
 
 ENVIRONMENT = ""  # instead of a config: the environment alone
+LORA_TYPED = "zdoctor check lora.safetensors --base MODEL"
+_WEIGHTS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
 
 
 def examined(
@@ -32,6 +34,7 @@ def examined(
     online: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
+    base: str | None = None,
     progress: Any = None,
     as_runner: bool = False,
     to_repair: bool = False,
@@ -63,16 +66,27 @@ def examined(
         from ..examine.environment import examine_environment
 
         seen = examine_environment(world, rules, trainer or settings.trainer)
+    elif is_lora(config) and not as_runner:
+        from ..examine.lora import examine_lora
+
+        seen = examine_lora(config, world, rules, base, progress)
     else:
+        if base is not None:
+            raise UserError("--base is the model of a LoRA, and no LoRA was named.", LORA_TYPED)
         whose = trainer or _whose(config, settings)
         seen = examine_config(config, world, rules, deep=deep, trainer=whose, as_runner=as_runner)
     elsewhere = None if machine == HERE and settings.machine is None else machine
-    words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source))
+    words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source), ("base", base))
     options = tuple((name, value) for name, value in words if value is not None)
     report = replace(seen.report, options=options, settings=settings.told)
     if selected or ignored:
         report = replace(report, trainable=False, held_back=())
     return replace(seen, report=report)
+
+
+def is_lora(config: str) -> bool:
+    """Whether what was named is a file of weights, which is looked at as a LoRA, and no config."""
+    return config.lower().endswith(_WEIGHTS)
 
 
 def _whose(config: str, settings: Settings) -> str | None:

@@ -19,6 +19,7 @@ from ..schema.tables import shipped
 from .dataset import probe_datasets
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
+from .host import probe_host
 from .hub import claimed, probe_hub
 from .hub.client import probe_answers, probe_client
 from .installed import probe_installed
@@ -91,6 +92,7 @@ PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
     "gpus": lambda world: world.gpus(),
     "packages": lambda world: world.packages(),
+    "host": probe_host,
     "environment": probe_environment,
     "installed": probe_installed,
     "logins": probe_logins,
@@ -113,6 +115,8 @@ PROBES: Mapping[str, Probe] = {
     "checkout": _checkout,
     "script": _script,
     "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),
+    "lora": lambda world: Unknown("no LoRA was named"),
+    "lora_values": lambda world: Unknown("no LoRA was named"),
 }
 
 
@@ -136,7 +140,7 @@ def gather(
     def establish(name: str) -> Any:
         if name not in known:
             known[name] = _probe(PROBES[name], establish)
-            if shared is not None and name in ("system", "gpus", "packages", "schema", "checkout"):
+            if shared is not None and name in ("system", "gpus", "host", "packages", "schema", "checkout"):
                 shared[name] = known[name]
         return known[name]
 

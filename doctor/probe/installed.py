@@ -50,7 +50,7 @@ def probe_installed(
     own, unclear = held(asked.requirements)
     names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked.requirements)))
     return Installed(
-        own=_with_imports(world, root, trainer.entries or (trainer.marker,), own),
+        own=_with_imports(world, root, trainer.entries, own),
         asked=len(asked.requirements),
         between=held(tuple(between(metadata, names)))[0],
         unread=(*asked.unread, *unclear),
@@ -63,27 +63,42 @@ def probe_installed(
 def _of_checkout(world: World, root: str, files: Sequence[str]) -> Iterator[Asked]:
     """What each of its files asks for; and what a program asks for that brings the checkout along in a folder."""
     around = world.join(world.parent(root), "requirements.txt")
-    text = world.read(around, 0, 1 << 20)
-    if isinstance(text, bytes) and f"-e ./{world.name(root)}" in text.decode("utf-8", "replace"):
-        yield _asked(world, around, 0)
+    if f"-e ./{world.name(root)}" in _text(world, around):
+        yield _of_file(world, around, 0)
         return
     for name in files:
-        yield _asked(world, world.below(root, name), 0)
+        path = world.below(root, name)
+        if name.endswith(".toml"):
+            yield from _of_project(world, path)
+        else:
+            yield _of_file(world, path, 0)
 
 
-def _asked(world: World, path: str, depth: int) -> Asked:
-    """What a file asks for, with the files that it names; those that only bound versions are taken as bounds."""
+def _text(world: World, path: str) -> str:
     data = world.read(path, 0, 1 << 20)
-    if isinstance(data, Unknown):
-        return Asked(())
-    text = data.decode("utf-8", "replace")
-    if path.endswith(".toml"):
-        return of_project(_toml(text), path, text)
-    asked = of_lines(text, path)
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
+
+
+def _of_project(world: World, path: str) -> list[Asked]:
+    """What a pyproject.toml asks for; where it leaves that to setup.py, what that does."""
+    text = _text(world, path)
+    table = _toml(text).get("project")
+    if isinstance(table, Mapping) and "dependencies" in table.get("dynamic", ()):
+        from ..packages.setup_script import declared
+
+        path = world.join(world.parent(path), "setup.py")
+        text = _text(world, path)
+        table = declared(text)
+    return of_project(table, path, text) if isinstance(table, Mapping) else []
+
+
+def _of_file(world: World, path: str, depth: int) -> Asked:
+    """What a file asks for, with the files that it names; those that only bound versions are taken as bounds."""
+    asked = of_lines(_text(world, path), path)
     whole = list(asked.requirements)
     unread = list(asked.unread)
     for name, bounds in asked.others if depth < DEEPEST else ():
-        other = _asked(world, world.join(world.parent(path), name), depth + 1)
+        other = _of_file(world, world.join(world.parent(path), name), depth + 1)
         known = {one.name for one in whole}
         whole += [one for one in other.requirements if not bounds or one.name in known]
         unread += other.unread

@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..model import Component, Gpu, HubAnswer, Schema, Speed, System, Unknown
+from ..model import Component, Gpu, Host, HubAnswer, Schema, Speed, System, Unknown
 from ..model.environment import Metadata
 from ..model.shell import Shell, shell_among
-from . import filesystem
+from . import filesystem, host
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
 from .hub.client import BUNDLES, PROXIES
@@ -69,10 +69,7 @@ class LiveWorld(World):
     @cached_property
     def system(self) -> System:
         given = self.variables
-        total, available = memory()
-        limit = container_limit()
-        if limit is not None:
-            total, available = min(total, limit[0]), min(available, max(0, limit[0] - limit[1]))
+        memory = host.memory()
         return System(
             os=os_name(),
             release=release(),
@@ -80,8 +77,10 @@ class LiveWorld(World):
             cwd=self._cwd,
             home=self._home,
             cpus=os.cpu_count() or 1,
-            memory_total=total,
-            memory_available=available,
+            memory_total=memory.total,
+            memory_available=memory.available,
+            swap=memory.swap,
+            contained=memory.contained,
             environment={name: _without_login(name, given[name]) for name in VARIABLES if name in given},
             interpreter=sys.executable or "",
             machine=processor(self.variables),
@@ -217,6 +216,9 @@ class LiveWorld(World):
     def _gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
+    def host(self) -> Host | Unknown:
+        return host.limits(self.variables)
+
     def search_path(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(os.path.abspath(folder or ".") for folder in sys.path))
 
@@ -281,30 +283,3 @@ def processor(variables: Mapping[str, str]) -> str:
     if sys.platform == "win32":
         return variables.get("PROCESSOR_ARCHITEW6432") or variables.get("PROCESSOR_ARCHITECTURE", "")
     return os.uname().machine
-
-
-def memory() -> tuple[int, int]:
-    """(total, available) bytes of RAM. Linux says both in one file; importing psutil for it would cost 15 ms."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
-        return found["MemTotal"], found["MemAvailable"]
-    except (OSError, ValueError, KeyError, IndexError):
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return memory.total, memory.available
-
-
-def container_limit() -> tuple[int, int] | None:
-    """(limit, used) of this process's control group in bytes, None without a limit (docs: cgroup v2, then v1)."""
-    pairs = (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    )
-    for limit, used in pairs:
-        try:
-            return int(Path(limit).read_bytes()), int(Path(used).read_bytes())
-        except (OSError, ValueError):
-            continue
-    return None

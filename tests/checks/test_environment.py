@@ -19,7 +19,7 @@ import pytest
 
 from zdoctor.checks import environment as rules
 from zdoctor.doctor.apply import apply
-from zdoctor.doctor.model import Finding, InstallPackages, Plan, Schema, Unknown
+from zdoctor.doctor.model import Finding, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
 from zdoctor.doctor.probe.installed import probe_installed
@@ -216,6 +216,34 @@ def test_a_program_that_brings_the_checkout_along_asks_in_its_place(checkout: Pa
     assert [finding.args["asked"] for finding in found_in(checkout)] == ["toml==0.9"]
     around.write_text("toml==0.9\n")
     assert found_in(checkout) == []
+
+
+def test_a_project_whose_setup_script_has_a_list_for_each_kind_of_machine(tmp_path: Path, wheels: Path) -> None:
+    """As SimpleTuner's: of its extras the one counts that fits best, and nothing of the others is missed."""
+    root, script = tmp_path / "c", "from setuptools import setup\nTORCH = ['torch>=2.8', 'torchvision']\n"
+    script += "extras = {'cuda': [*TORCH, 'late'], 'cpu': [*TORCH, 'gone']}\n"
+    script += "setup(install_requires=['oyaml'], extras_require=extras)\n"
+    texts = {"pyproject.toml": "[project]\nname = 'x'\ndynamic = ['dependencies']\n", "setup.py": script}
+    texts["simpletuner/train.py"] = "import os\nfrom simpletuner.more import late\n"
+    texts["simpletuner/more.py"] = "import late\n"
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    wheel(wheels, "simpletuner", "4.0")
+    pip(venv(root / "venv"), wheels, "simpletuner", "oyaml", "late", "torch==2.9.1", "torchvision==0.24.1")
+
+    def told() -> list[str]:
+        run = replace(run_of("m"), trainer="SimpleTuner")
+        world, schema = LiveWorld({}, cwd=str(root)), Schema("SimpleTuner", "", "", {}, source=str(root))
+        environment = probe_environment(world, run, schema)
+        assert isinstance(environment, Environment)
+        installed = probe_installed(world, run, environment, schema)
+        assert isinstance(installed, Installed)
+        return [f"{one.kind} {one.requirement.text}, {one.imported}" for one in installed.own]
+
+    assert told() == []
+    drop(site(root), "late")
+    assert told() == [f"missing late, {Where(str(root / 'simpletuner' / 'more.py'), 1)}"]
 
 
 def test_the_python_that_a_project_asks_for(checkout: Path) -> None:

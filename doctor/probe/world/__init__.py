@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Literal
 
-from ...model import Component, Gpu, HubAnswer, Schema, Speed, System, Unknown
+from ...model import Component, Gpu, Host, HubAnswer, Schema, Speed, System, Unknown
 from ...model.environment import Metadata
 from ...model.record import dataclass
 
@@ -116,6 +116,10 @@ class World:
 
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return SILENT if self.beside is None else self.beside.gpus()
+
+    def host(self) -> Host | Unknown:
+        """The bounds of this user's programs; what of it lies in files of the user is left to `probe_host`."""
+        return SILENT if self.beside is None else self.beside.host()
 
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         """Name -> shape of all that the installed libraries take from the weight files of these parts.
