@@ -161,3 +161,63 @@ def few_open_files(host: Host, system: System) -> Iterator[Finding]:
             otherwise="The run ends with: Too many open files, as soon as it has opened as many.",
             evidence={"limit": host.open_files},
         )
+
+
+@rule("HST005", "error", "memory-not-promised")
+@prevents("OSError", r"os error 1455|paging file is too small")
+def memory_not_promised(run: Run, model: ModelFolder, host: Host) -> Iterator[Finding]:
+    """The system promises programs less memory than the weights take while they are loaded.
+
+    What: Linux with vm.overcommit_memory=2, or Windows with a page file of a fixed size (or none), refuse memory as
+    soon as what all programs were promised reaches a limit, used or not. Weights are mapped so that they could be
+    changed, and count as a whole: an error where the largest file exceeds what is left, a warning where the largest
+    part of the model does.
+    Why: Without a page file Windows promises no more than its RAM; a card's memory counts there, too.
+    Repair: On Linux vm.overcommit_memory=0, as root. On Windows a page file that the system manages: System, Advanced
+    system settings, Performance, Advanced, Virtual memory.
+    Upstream: https://www.kernel.org/doc/html/latest/mm/overcommit-accounting.html,
+    https://learn.microsoft.com/troubleshoot/windows-client/performance/introduction-to-the-page-file
+    Signature: OSError: The paging file is too small for this operation to complete. (os error 1455); MemoryError:
+    Cannot allocate memory (os error 12)
+    """
+    if host.commit_free is None or host.commit_limit is None:
+        return
+    parts = [[file.size for file in part.weights] for part in model.components.values()]
+    file, part = (max((count(sizes) for sizes in parts if sizes), default=0) for count in (max, sum))
+    if part > host.commit_free:
+        yield found(
+            run.where("base_model"),
+            "{what} has {need}, which the system must promise as it is loaded; of {limit} that it promises, {free} "
+            "are left (measured).",
+            otherwise="The load ends with: the paging file is too small, or: cannot allocate memory.",
+            severity="error" if file > host.commit_free else "warning",
+            evidence={"need": part, "commit_free": host.commit_free, "commit_limit": host.commit_limit},
+            what="The largest weight file" if file > host.commit_free else "The largest part of the model",
+            need=amount(file if file > host.commit_free else part),
+            free=amount(host.commit_free),
+            limit=amount(host.commit_limit),
+        )
+
+
+@rule("HST006", "warning", "pinned-memory-of-wsl")
+def pinned_memory_of_wsl(run: Run, system: System) -> Iterator[Finding]:
+    """The run pins its offloaded weights in RAM, below WSL, which allows little of that.
+
+    What: A setting that keeps offloaded weights in pinned memory (musubi-tuner's use_pinned_memory_for_block_swap,
+    SimpleTuner's ramtorch), and a kernel of WSL. ai-toolkit pins what it can and goes on without.
+    Why: Windows bounds the memory that may be pinned. How much is told nowhere: from half a GB to half of the RAM was
+    seen, whatever ulimit -l says. What is refused then is called "CUDA error: out of memory", with room on the card.
+    Repair: Leave the setting out; steps take a little longer. Or train in Windows itself.
+    Upstream: https://docs.nvidia.com/cuda/wsl-user-guide/ (support constraints),
+    https://github.com/microsoft/WSL/issues/8447 https://github.com/microsoft/WSL/issues/14078
+    Signature: RuntimeError: CUDA error: out of memory
+    """
+    key = trainer_of(run.trainer).pins
+    if not system.is_wsl or not key or str(run.setting(key, False)).lower() != "true":
+        return
+    yield found(
+        run.where(key),
+        "{key} keeps offloaded weights in pinned memory, of which WSL allows little (how much is not known).",
+        otherwise="The run ends with 'CUDA error: out of memory' while the card has room.",
+        evidence={"key": key},
+    )

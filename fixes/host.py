@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..doctor.model import Finding, Fix, Run
+from ..doctor.model import Finding, Fix, Run, System
 from ..doctor.rules import repair
 from .edits import value_of
 
@@ -30,3 +30,21 @@ def lift_the_limit_of_address_space(finding: Finding) -> Iterator[Fix]:
 def lift_the_limit_of_open_files(finding: Finding) -> Iterator[Fix]:
     """In the shell that starts the trainer."""
     yield Fix("lift the limit in the shell that starts the trainer", (), safety="show", command="ulimit -n 4096")
+
+
+@repair("HST005")
+def promise_more(finding: Finding, system: System) -> Iterator[Fix]:
+    """The system's own setting, which takes its administrator."""
+    if system.os == "linux":
+        title, command = "let the system promise more than it has, as root", "sysctl vm.overcommit_memory=0"
+        yield Fix(title, (), safety="show", command=command)
+    else:
+        title = "let Windows manage its page file: the window of this command, Advanced, Virtual memory"
+        yield Fix(title, (), safety="show", command="SystemPropertiesPerformance.exe")
+
+
+@repair("HST006")
+def pin_nothing(finding: Finding, run: Run) -> Iterator[Fix]:
+    """The setting off: the same weights, moved a little slower."""
+    key = str(finding.evidence["key"])
+    yield Fix(f"set {key} to false", (value_of(run, key, False),), "ask", "equivalent")

@@ -88,7 +88,8 @@ class System:
 class Gpu:
     """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …").
 
-    `index` is NVML's, `uuid` "" where it is not known.
+    `index` is NVML's, `uuid` "" where it is not known. `unified`: its memory is the computer's own. `driver_model` is
+    what Windows drives it by ("WDDM", "TCC", "MCDM"), "" elsewhere and where it is not known.
     """
 
     index: int
@@ -99,6 +100,8 @@ class Gpu:
     driver: str
     source: str
     uuid: str = ""
+    unified: bool = False
+    driver_model: str = ""
 
 
 MOST_CHILDREN = 2000  # names that are listed of a folder

@@ -99,10 +99,11 @@ class Quarantine(_Step):
 
 @dataclass(frozen=True)
 class WriteText(_Step):
-    """Write a small text file (a ref)."""
+    """Write a small text file (a ref). `before` is what it holds now, where the difference is worth showing."""
 
     path: str
     text: str
+    before: str | None = None
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ class Trainer:
     # how many processes load pictures beside the training, and how many batches each holds ready: settings, defaults
     workers: tuple[str, int] = ("", 0)
     prefetched: tuple[str, int] = ("", 2)
+    # the setting that pins offloaded weights in RAM, and ends the run where that is refused
+    pins: str = ""
     # its datasets: folders and nothing else; pictures of these suffixes, of the top of a folder alone
     datasets_are_folders: bool = False
     top_suffixes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""HST001, HST002, HST003, HST004: on plain records, and where the system fails for real."""
+"""HST001, HST002, HST003, HST004, HST005, HST006: on plain records, and where the system fails for real."""
 
 from __future__ import annotations
 
@@ -15,11 +15,22 @@ import pytest
 from safetensors.numpy import save_file
 
 from zdoctor.checks import host as rules
-from zdoctor.doctor.model import Component, Gpu, Host, ModelFolder, Run, SetValue, System, WeightFile
+from zdoctor.doctor.model import (
+    Component,
+    Gpu,
+    Host,
+    ModelFolder,
+    Run,
+    SetValue,
+    System,
+    Value,
+    WeightFile,
+    Where,
+)
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.host import limits
 from zdoctor.doctor.rules import NotApplicable
-from zdoctor.fixes.host import load_in_the_training_itself
+from zdoctor.fixes.host import load_in_the_training_itself, pin_nothing, promise_more
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
@@ -166,6 +177,51 @@ def test_limits_are_those_that_children_get(tmp_path: Path) -> None:
     )
     assert python(script, 3 * GIB).stdout == f"100 {3 * GIB}\n"
     assert limits({}).shared_memory
+
+
+WSL = replace(LINUX, release="Linux 5.15.167.4-microsoft-standard-WSL2")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings", "system", "says"),
+    [
+        ("musubi-tuner", {"use_pinned_memory_for_block_swap": True}, WSL, True),
+        ("musubi-tuner", {"use_pinned_memory_for_block_swap": True}, LINUX, False),
+        ("musubi-tuner", {"use_pinned_memory_for_block_swap": False}, WSL, False),
+        ("musubi-tuner", {}, WSL, False),
+        ("SimpleTuner", {"ramtorch": "true"}, WSL, True),
+        ("ai-toolkit", {"layer_offloading": True}, WSL, False),
+    ],
+)
+def test_pinned_memory(trainer: str, settings: dict[str, Any], system: System, says: bool) -> None:
+    values = {name: Value(value, Where("c", 1, 1, f"/{name}"), 0, 1) for name, value in settings.items()}
+    run = replace(training(trainer), settings=values)
+    seen = list(rules.pinned_memory_of_wsl(run, system))
+    assert bool(seen) is says
+    for finding in seen:
+        (fix,) = pin_nothing(finding, run)
+        assert isinstance(fix.steps[0], SetValue) and fix.steps[0].value is False
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "severity"),
+    [
+        (None, (12, 12), None),
+        (10, (12,), "error"),
+        (10, (6, 6), "warning"),
+        (10, (4, 4), None),
+    ],
+)
+def test_what_the_system_promises(free: int | None, files: tuple[int, ...], severity: str | None) -> None:
+    bound = None if free is None else free * GIB
+    part = Component("transformer", "/m", weights=tuple(WeightFile("w", "/m/w", size * GIB) for size in files))
+    model = ModelFolder("m", "diffusers", "/m", {"transformer": part})
+    seen = list(rules.memory_not_promised(training(), model, Host(commit_limit=bound, commit_free=bound)))
+    assert [finding.severity for finding in seen] == ([severity] if severity else [])
+    for finding in seen:
+        assert "12.9 GB, which the system must promise" in finding.text()
+        fixes = [fix for os in ("linux", "windows") for fix in promise_more(finding, replace(LINUX, os=os))]
+        assert [fix.command for fix in fixes] == ["sysctl vm.overcommit_memory=0", "SystemPropertiesPerformance.exe"]
 
 
 def python(script: Path, *words: object) -> subprocess.CompletedProcess[str]:

@@ -98,7 +98,10 @@ def diff(plan: Plan) -> str:
     for group in ordered(plan):
         edits = [step for step in group if isinstance(step, SetValue | ReplaceText)]
         if not edits:
-            lines += map(describe, group)
+            rewritten = [step for step in group if isinstance(step, WriteText) and step.before is not None]
+            for step in rewritten:
+                parts += unified_diff(_lines(step.before or ""), _lines(step.text), step.path, step.path, lineterm="")
+            lines += [describe(step) for step in group if step not in rewritten]
             continue
         path = at(edits[0].path)
         try:

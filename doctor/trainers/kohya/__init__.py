@@ -37,6 +37,7 @@ MUSUBI_TUNER = Trainer(
     writes=f"{__name__}.writes",
     refuses_unknown=frozenset(("section", "shell")),
     workers=("max_data_loader_n_workers", 8),
+    pins="use_pinned_memory_for_block_swap",
     dataset_sections=_SECTIONS,
     component_files=True,
     all_sharded=True,
