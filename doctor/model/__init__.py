@@ -46,6 +46,7 @@ from .plans import Safety as Safety
 from .plans import SetValue as SetValue
 from .plans import Step as Step
 from .plans import TrainingEffect as TrainingEffect
+from .plans import WriteTensors as WriteTensors
 from .plans import WriteText as WriteText
 from .recipe import SamplePrompt as SamplePrompt
 from .run import Config as Config
