@@ -38,7 +38,7 @@ _NOTES = re.compile(r'("ss_(?!network|base_model)\w+": ?")((?:[^"\\]|\\.)*)"')
 _PROXY = re.compile(r"[\w-]*[A-Za-z.][\w.-]*")
 _AS_IT_IS = ("gpus", "packages", "schema", "now_ns", "digests")
 
-Passes = list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]]
+Pass = tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]  # a kind, what is looked for, what stands in
 
 
 def redact(
@@ -46,10 +46,11 @@ def redact(
 ) -> dict[str, Any]:
     """The record without tokens, names of users and hosts, and the home folder; what was replaced is counted in it.
 
-    Words of paths and of the config that zdoctor does not know become w1, w2, …, unless `keep_paths`.
+    Words of paths and of the config that zdoctor does not know become w1, w2, …. With `keep_paths` paths stay, and
+    what is replaced are tokens, hosts and mail addresses.
     """
     counts: Counter[str] = Counter()
-    passes = list(_passes(system, variables, host))
+    passes = [*_secrets(variables), *(() if keep_paths else _people(system, variables)), *_hosts(variables, host)]
     words: dict[str, str] = {}
 
     def once(text: str) -> str:
@@ -104,8 +105,7 @@ def redact(
     return {**done, "redacted": {kind: count for kind, count in sorted(counts.items()) if count}}
 
 
-def _passes(system: System, variables: Mapping[str, str], host: str) -> Iterator[Any]:
-    """What is looked for in every text: its kind, its pattern, and what stands in for it."""
+def _secrets(variables: Mapping[str, str]) -> Iterator[Pass]:
     secrets = {value for name, value in variables.items() if _SECRET_NAME.search(name) and len(value) > 5}
     secrets = {value for value in secrets if not re.match(r"[/\\~.]|[A-Za-z]:[\\/]", value)}
     if secrets:
@@ -114,6 +114,9 @@ def _passes(system: System, variables: Mapping[str, str], host: str) -> Iterator
     yield "token or password", _ASSIGNED, lambda m: m[1] + "***"
     yield "key in an address", _IN_ADDRESS, lambda m: f"{m[1]}***@" if m[1] else f"{m[2]}***"
     yield "mail address", _MAIL, lambda m: "someone@host"
+
+
+def _people(system: System, variables: Mapping[str, str]) -> Iterator[Pass]:
     neutral = "C:\\Users\\user" if system.os == "windows" else "/home/user"
     home = system.home.rstrip("/\\")
     if len(home) > 1 and home != neutral:
@@ -127,9 +130,17 @@ def _passes(system: System, variables: Mapping[str, str], host: str) -> Iterator
         )
     named = [variables.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER")]
     users = {name for name in (*named, re.split(r"[\\/]", home)[-1]) if len(name) > 2 and name not in _NOBODY}
-    yield "user name", _USERS, lambda m: m[0] if m[2] in _NOBODY else m[1] + "user"
     if users:
         yield "user name", _any_of(users, whole=True), lambda m: "user"
+    others: dict[str, str] = {}
+    yield (
+        "user name",
+        _USERS,
+        lambda m: m[0] if m[2] in _NOBODY else m[1] + others.setdefault(m[2], f"user{len(others) + 2}"),
+    )
+
+
+def _hosts(variables: Mapping[str, str], host: str) -> Iterator[Pass]:
     hosts = {name for name in (host, *map(variables.get, ("HOSTNAME", "COMPUTERNAME"))) if name and len(name) > 2}
     if hosts - {"localhost"}:
         yield "host name", _any_of(hosts - {"localhost"}, whole=True), lambda m: "host"

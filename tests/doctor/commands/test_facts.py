@@ -136,7 +136,7 @@ def test_paths_stay_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.
     [
         ("C:\\Users\\wilma\\x and C:/Users/wilma/x", "C:\\Users\\user\\x and C:/Users/user/x"),
         ("C:\\\\Users\\\\WILMA\\\\x", "C:\\\\Users\\\\user\\\\x"),
-        ("D:\\Users\\barney\\lora", "D:\\Users\\user\\lora"),
+        ("D:\\Users\\barney\\lora", "D:\\Users\\user2\\lora"),
         ("\\\\quarry\\lora and https://huggingface.co/x", "\\\\host\\lora and https://huggingface.co/x"),
         ("https://me:pw@github.com/a?token=abc&b=1", "https://***@github.com/a?token=***&b=1"),
         ("wilma@slate.example", "someone@host"),
@@ -146,6 +146,7 @@ def test_paths_stay_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.
 )
 def test_what_stands_in_for_what(text: str, left: str) -> None:
     system = System("windows", "Windows 11", "3.12", "C:\\w", "C:\\Users\\wilma", 8, 1, 1)
-    record = {"system": {"environment": {}}, "files": {}, "about": text}
-    made = redact(record, system, {"USERNAME": "wilma"}, "desktop-1", keep_paths=True)
+    record: dict[str, Any] = {name: [] for name in ("mounts", "speeds", "elsewhere")}
+    record |= {"system": {"environment": {}}, "files": {}, "about": text}
+    made = redact(record, system, {"USERNAME": "wilma"}, "desktop-1")
     assert made["about"] == left and sum(made["redacted"].values()) >= 1
