@@ -63,7 +63,8 @@ class Lora:
     `kind` is "LoRA", "LoKr" and the like, "" where it is no adapter; then `holds` says what it is instead, as far as
     that is known. `others` are the tensors that belong to no adapter. `class_name` is the class of the transformer
     whose modules it names, `title` the family's name; "" where no record has them. `foreign` is the name of a family
-    without a record that its keys are known by. `base` is the model that it was to be held against.
+    without a record that its keys are known by. `copy` is the path of a repaired copy, `copied`
+    says that something lies there. `base` is the model that it was to be held against.
     """
 
     path: str
@@ -75,6 +76,8 @@ class Lora:
     class_name: str = ""
     title: str = ""
     foreign: str = ""
+    copy: str = ""
+    copied: bool = False
     base: LoraBase | None = None
 
     @property

@@ -178,6 +178,31 @@ class InstallPackages(_Step):
         return self.path, f"/{self.wanted}"
 
 
+@dataclass(frozen=True)
+class CopiedTensor:
+    """One tensor of a new file: `name` there, `source` in the old one, of which it has these `rows` (None: all).
+
+    `number` makes it a new one that holds that number alone.
+    """
+
+    name: str
+    source: str
+    rows: tuple[int, int] | None = None
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class WriteTensors(_Step):
+    """Write a new safetensors file of tensors of another, which has `size` bytes; `changes` says what is other."""
+
+    path: str
+    source: str
+    size: int
+    tensors: tuple[CopiedTensor, ...]
+    metadata: tuple[tuple[str, str], ...] = ()
+    changes: tuple[str, ...] = ()
+
+
 Step = (
     SetValue
     | ReplaceText
@@ -189,6 +214,7 @@ Step = (
     | PlaceCopy
     | FetchFile
     | InstallPackages
+    | WriteTensors
 )
 
 

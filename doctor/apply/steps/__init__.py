@@ -23,6 +23,7 @@ from ...model import (
     ReplaceText,
     SetValue,
     Step,
+    WriteTensors,
     WriteText,
 )
 from ..actions.copy import Progress
@@ -37,6 +38,7 @@ from . import (
     mirror_folder,
     place_copy,
     quarantine,
+    write_tensors,
     write_text,
 )
 from .needs import Needs, Work
@@ -70,6 +72,7 @@ KINDS: dict[type[Step], Kind] = {
     PlaceCopy: place_copy,
     FetchFile: fetch_file,
     InstallPackages: install_packages,
+    WriteTensors: write_tensors,
 }
 
 
