@@ -21,6 +21,8 @@ from .findings import Unjudged as Unjudged
 from .findings import found as found
 from .host import Host as Host
 from .hub import Hub as Hub
+from .hub import HubAnswer as HubAnswer
+from .hub import HubClient as HubClient
 from .hub import HubFile as HubFile
 from .hub import HubRepo as HubRepo
 from .lora import Lora as Lora

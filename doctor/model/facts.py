@@ -14,7 +14,7 @@ from .checkout import Checkout
 from .datasets import DatasetFolder
 from .environment import Environment, Installed
 from .host import Host
-from .hub import Hub
+from .hub import Hub, HubAnswer, HubClient
 from .lora import Lora, LoraValues
 from .memory import Memory
 from .record import dataclass, field
@@ -179,6 +179,8 @@ class Facts:
     earlier: EarlierSave | Unknown | None = NOT_ASKED
     remains: Remains | Unknown = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
+    client: HubClient | Unknown = NOT_ASKED
+    answers: Mapping[str, HubAnswer] | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
     room: tuple[Room, ...] | Unknown = NOT_ASKED

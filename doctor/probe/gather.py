@@ -21,6 +21,7 @@ from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
 from .host import probe_host
 from .hub import claimed, probe_hub
+from .hub.client import probe_answers, probe_client
 from .installed import probe_installed
 from .model import probe_adapter, probe_model
 from .skeletons import with_skeletons
@@ -98,6 +99,8 @@ PROBES: Mapping[str, Probe] = {
     "files": probe_files,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
+    "client": probe_client,
+    "answers": probe_answers,
     "model": _model,
     "adapter": probe_adapter,
     "starting_lora": probe_starting_lora,

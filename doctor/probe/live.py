@@ -6,6 +6,7 @@ Storage speed is measured on the user's own files past the page cache, never on 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..model import Component, Gpu, Host, Schema, Speed, System, Unknown
+from ..model import Component, Gpu, Host, HubAnswer, Schema, Speed, System, Unknown
 from ..model.environment import Metadata
 from ..model.shell import Shell, shell_among
 from . import filesystem, host
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
+from .hub.client import BUNDLES, PROXIES
 from .speed import speed_of
 from .world import Mount, Shapes, Stat, World
 
@@ -26,26 +28,21 @@ if TYPE_CHECKING:
     from ..state.receipts import Receipts
     from .digests import Progress
 
-# Only variables that change what a trainer or the hub does; a token is never among them.
+# Only variables that change what a trainer or the hub does; never a token, nor a password in an address.
 VARIABLES = (
-    *(
-        "CUDA_DEVICE_ORDER",
-        "CUDA_VISIBLE_DEVICES",
-        "HF_ENDPOINT",
-        "HF_HOME",
-        "HF_HUB_CACHE",
-        "HF_HUB_DISABLE_SYMLINKS",
-    ),
-    *("HF_HUB_DISABLE_XET", "HF_HUB_OFFLINE", "HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8"),
-    *("PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE", "XDG_CACHE_HOME"),
+    *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"),
+    *("HF_HUB_DISABLE_SYMLINKS", "HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_HUB_OFFLINE"),
+    *("HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8", "PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE"),
+    *(*BUNDLES, *PROXIES, *map(str.lower, PROXIES), "XDG_CACHE_HOME"),
 )
+_LOGIN = re.compile(r"(?<=://).*@|^(?!\w+://).*@")
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
 class LiveWorld(World):
     """This machine. Environment, working directory and home can be given, for tests and for the demo.
 
-    `trainer_source` is a checkout of the trainer that the user named.
+    `trainer_source` is a checkout of the trainer that the user named. `online`: the hub may be asked.
     """
 
     def __init__(
@@ -57,7 +54,9 @@ class LiveWorld(World):
         receipts: Receipts | None = None,
         progress: Progress | None = None,
         trainer_source: str | None = None,
+        online: bool = False,
     ) -> None:
+        self._online = online
         self.variables = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
@@ -69,6 +68,7 @@ class LiveWorld(World):
 
     @cached_property
     def system(self) -> System:
+        given = self.variables
         memory = host.memory()
         return System(
             os=os_name(),
@@ -81,7 +81,7 @@ class LiveWorld(World):
             memory_available=memory.available,
             swap=memory.swap,
             contained=memory.contained,
-            environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
+            environment={name: _without_login(name, given[name]) for name in VARIABLES if name in given},
             interpreter=sys.executable or "",
             machine=processor(self.variables),
             typed_in=shell_here(),
@@ -234,10 +234,23 @@ class LiveWorld(World):
             found = versions_in(self, folder) | found
         return found
 
+    def ask_hub(self, python: str, wanted: Mapping[str, str]) -> Mapping[str, HubAnswer]:
+        if not self._online:
+            return {}
+        from .hub.question import ask
+
+        if self._progress is not None:
+            self._progress(0, 0, f"asking the hub about {', '.join(wanted)}")
+        return ask(python, wanted, self.variables)
+
     def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
         from .packages import metadata_in
 
         return metadata_in(self, folders)
+
+
+def _without_login(name: str, value: str) -> str:
+    return _LOGIN.sub("", value) if name.upper() in (*PROXIES, "HF_ENDPOINT") else value
 
 
 def os_name() -> Literal["linux", "windows", "darwin"]:
