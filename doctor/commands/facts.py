@@ -9,6 +9,7 @@ from typing import Any
 
 from ..examine.config_file import load
 from ..examine.examination import examine_config
+from ..probe.host import probe_host
 from ..probe.live import LiveWorld
 from ..probe.recorder import Recorder
 from ..probe.redaction import redact
@@ -50,6 +51,7 @@ def facts(config: str | None, about: str, *, keep_paths: bool = False) -> dict[s
         examine_config(config, recorder)
         record["config"] = {"path": recorder.absolute(config), "text": load(config).decode("utf-8", "replace")}
     recorder.gpus()
+    probe_host(recorder)
     recorder.mount(recorder.system.cwd)
     record = {**recorder.record(about), **record}
     return redact(record, recorder.system, recorder.variables, socket.gethostname(), keep_paths=keep_paths)
