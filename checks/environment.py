@@ -64,8 +64,9 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
     Signature: None; pip says nothing later on.
     """
     _asked(installed)
+    refused = {one.requirement.name for one in installed.between if one.imported is not None}
     for one in installed.own:
-        if one.kind == "missing" and one.imported is not None:
+        if one.imported is not None or (one.kind == "version" and one.requirement.name in refused):
             continue
         if one.kind == "missing":
             message = "{python} does not have {asked}, which the trainer asks for."
@@ -86,29 +87,39 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
 
 
 @rule("PKG008", "warning", "packages-that-conflict")
+@prevents("ImportError", r"is required for a normal functioning of this module")
+@prevents("OSError", r"libtorchaudio\S*: undefined symbol")
 def packages_that_conflict(installed: Installed, environment: Environment) -> Iterator[Finding]:
     """An installed package asks for another version of a package than the one that is there.
 
     What: The Requires-Dist of the trainer's packages and of all that they lead to, markers evaluated, as `pip check`
-    does it, but for packages that this training never meets. torchvision beside another torch is PKG009.
+    does it, but for packages that this training never meets. It is an error where the import of the one that asks
+    ends by it (transformers compares versions itself, torchaudio is linked against one torch) and the trainer imports
+    that at its start. torchvision beside another torch is PKG009.
     Why: pip only sees what it installs in one command; a later install moves a package under those that lean on it.
     Repair: Install the package that is asked for (--allow asked, as PKG006).
-    Upstream: https://pip.pypa.io/en/stable/cli/pip_check/
+    Upstream: https://pip.pypa.io/en/stable/cli/pip_check/, transformers/dependency_versions_check.py
     Signature: ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module
     """
-    for one in _between(installed):
-        if _is_torch_of_torchvision(one):
+    own = {one.requirement.name: one for one in installed.own}
+    for one in installed.between:
+        refused = one.imported is not None
+        if _is_torch_of_torchvision(one) or (one.requirement.name in own and not refused):
             continue
         message = "{by} {version} asks for {asked}; {python} "
         message += "does not have it." if one.kind == "missing" else "has {installed}."
         yield found(
             None,
             message,
-            otherwise="Importing {by} fails, or it does what nobody tried.",
-            evidence=_evidence(one, environment),
+            otherwise="The trainer ends at its start: {file} imports {by}, which refuses to be imported."
+            if refused
+            else "Importing {by} fails, or it does what nobody tried.",
+            evidence=_evidence(own.get(one.requirement.name, one), environment),
+            severity="error" if refused else None,
             by=one.requirement.by,
             version=installed.metadata[one.requirement.by].version,
             asked=one.requirement.text,
+            file=f"{one.imported.path}:{one.imported.line}" if one.imported else "",
         )
 
 
@@ -129,7 +140,7 @@ def torchvision_of_another_torch(installed: Installed, environment: Environment)
     torch, vision = environment.versions.get("torch", ""), environment.versions.get("torchvision", "")
     if not (torch and vision):
         raise NotApplicable
-    belongs = next((one.requirement.text for one in _between(installed) if _is_torch_of_torchvision(one)), "")
+    belongs = next((one.requirement.text for one in installed.between if _is_torch_of_torchvision(one)), "")
     ours, theirs = _cuda_of(torch), _cuda_of(vision)
     if belongs:
         message = "{python} has torchvision {version}, which belongs to {belongs}, and torch {torch}."
@@ -295,14 +306,6 @@ def _is_wrapper(environment: Environment) -> bool:
 def _asked(installed: Installed) -> None:
     if not installed.asked:
         raise NotApplicable
-
-
-def _between(installed: Installed) -> Iterator[Unmet]:
-    """What packages ask of each other; what the trainer itself asks for is told of the trainer."""
-    own = {one.requirement.name for one in installed.own}
-    for one in installed.between:
-        if one.requirement.name not in own:
-            yield one
 
 
 def _is_torch_of_torchvision(one: Unmet) -> bool:

@@ -97,7 +97,8 @@ class Requirement:
 class Unmet:
     """A requirement that an environment does not meet; `installed` is "" where the package is missing.
 
-    `imported` is where the trainer imports it at its start, None where that is not known.
+    `imported` is where the trainer imports at its start what ends by it: a package that is missing, or one whose
+    import refuses the version that is there. None where nothing does, or nobody knows.
     """
 
     requirement: Requirement

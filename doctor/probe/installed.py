@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, Installed, Requirement, Unmet
 from ..model.record import replace
-from ..packages.names import modules_of, provided
+from ..packages.names import REFUSES, modules_of, provided
 from ..packages.requirements import Asked, of_lines, of_project
 from ..packages.unmet import between, unmet
 from ..packages.versions import variables
@@ -20,7 +20,7 @@ from .world import World
 # What every trainer of diffusion models leans on: conflicts among these are told even where no file asks for them.
 CORE = (
     *("torch", "torchvision", "torchaudio", "diffusers", "transformers", "accelerate", "peft", "safetensors"),
-    *("huggingface_hub", "tokenizers", "bitsandbytes", "numpy"),
+    *("huggingface_hub", "tokenizers", "bitsandbytes", "numpy", "torchao", "xformers", "flash_attn"),
 )
 DEEPEST = 5  # files of requirements that name each other
 
@@ -49,10 +49,11 @@ def probe_installed(
     asked = min(sets, key=lambda one: len(held(one.requirements)[0]), default=Asked(()))
     own, unclear = held(asked.requirements)
     names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked.requirements)))
+    needs = held(tuple(between(metadata, names)))[0]
     return Installed(
-        own=_with_imports(world, root, trainer.entries, own),
+        own=_with_imports(world, root, trainer.entries, {one: one.requirement.name for one in own}, _is_missing),
         asked=len(asked.requirements),
-        between=held(tuple(between(metadata, names)))[0],
+        between=_with_imports(world, root, trainer.entries, {one: one.requirement.by for one in needs}, _is_refused),
         unread=(*asked.unread, *unclear),
         broken=tuple(one for one in metadata.values() if one.absent),
         left_over=left_over_in(world, environment.folders),
@@ -115,9 +116,22 @@ def _toml(text: str) -> Mapping[str, Any]:
         return {}
 
 
-def _with_imports(world: World, root: str, entries: Sequence[str], own: Sequence[Unmet]) -> tuple[Unmet, ...]:
-    """The requirements that nothing meets, those that are missing with the place that imports them at the start."""
-    missing = [one.requirement.name for one in own if one.kind == "missing"]
-    wanted = {module: name for name in missing for module in modules_of(name)}
-    places = first_imports(world, root, entries, wanted) if wanted else {}
-    return tuple(replace(one, imported=places.get(one.requirement.name)) for one in own)
+def _is_missing(one: Unmet) -> bool:
+    return one.kind == "missing"
+
+
+def _is_refused(one: Unmet) -> bool:
+    return one.kind == "version" and one.requirement.name in REFUSES.get(one.requirement.by, ())
+
+
+def _with_imports(
+    world: World,
+    root: str,
+    entries: Sequence[str],
+    unmet: Mapping[Unmet, str],
+    ends: Callable[[Unmet], bool],
+) -> tuple[Unmet, ...]:
+    """These, each with the package whose import `ends` by it; that gets the place that imports it at the start."""
+    wanted = {module: name for one, name in unmet.items() if ends(one) for module in modules_of(name)}
+    places = first_imports(world, root, entries, wanted) if wanted and root else {}
+    return tuple(replace(one, imported=places.get(name)) if ends(one) else one for one, name in unmet.items())
