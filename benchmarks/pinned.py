@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomlkit
 from pip._vendor import msgpack
 
 from zdoctor.doctor.commands.examined import ENVIRONMENT, examined
@@ -126,6 +127,11 @@ def metadata(cache: Path, name: str, version: str) -> tuple[str, list[str]]:
         told = next(iter(unpacker))
         if told[0].decode().replace("_", "-") == name:
             return told[1].decode(), [line.decode() for line in told[2]]
+    if version.startswith("file:"):  # uv keeps nothing of a pyproject.toml that says all by itself
+        project = tomlkit.parse(Path(version.removeprefix("file://"), "pyproject.toml").read_text()).unwrap()[
+            "project"
+        ]
+        return project["version"], project["dependencies"]
     raise LookupError(f"uv keeps no metadata of {name} {version}")
 
 

@@ -60,7 +60,8 @@ class Metadata:
 
     `requires` are its Requires-Dist lines, without those of extras; `commit` and `url` are where it came from, where
     that was no index. `absent` are files that it was installed with and that are not there, or not as long: of
-    those that were looked for, its first modules and, of the largest packages, their libraries.
+    those that were looked for, its first modules and, of the largest packages, their libraries. `libraries` are the
+    names of those that say in them for which Python or CUDA they were built.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Metadata:
     url: str = ""
     commit: str = ""
     absent: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
