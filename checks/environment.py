@@ -11,6 +11,7 @@ from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 
 _COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
+MOST = 4  # versions that one note names
 # The first version whose wheels work with NumPy 2; older ones end, or warn and then fail, when they use an array.
 # Read in each project's release notes, and tried where a wheel for this Python exists (docs/measurements.md).
 _SINCE_NUMPY_2: dict[str, Version] = {
@@ -57,13 +58,17 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
 
     What: The requirements of the checkout at hand (requirements.txt with the files that it names, pyproject.toml,
     setup.py), their markers evaluated for the Python that will run it, against what is installed there; of those from
-    a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
+    a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best. Where
+    no checkout is in reach, one note says what differs from the requirements of the commit whose table ships.
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
     Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
     Signature: None; pip says nothing later on.
     """
     _asked(installed)
+    if installed.shipped:
+        yield from _of_table(installed, environment)
+        return
     refused = {one.requirement.name for one in installed.between if one.imported is not None}
     for one in installed.own:
         if one.imported is not None or (one.kind == "version" and one.requirement.name in refused):
@@ -86,6 +91,22 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
         raise Unestablished(f"what the trainer asks for with {installed.unread[0]} could not be understood")
 
 
+def _of_table(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    differing = [one for one in installed.own if one.kind == "version"]
+    if differing:
+        told = [f"{one.requirement.text} (has {one.installed})" for one in differing[:MOST]]
+        yield found(
+            None,
+            "{python} differs from what the trainer's {commit} asks for: {asked}{more}.",
+            otherwise="Another commit may ask for other versions: start zdoctor in the checkout, or name it with "
+            "--trainer-source.",
+            evidence={"python": environment.python, "asked": ", ".join(told)},
+            severity="note",
+            commit=installed.shipped,
+            more=f" and {len(differing) - MOST} more" if len(differing) > MOST else "",
+        )
+
+
 @rule("PKG008", "warning", "packages-that-conflict")
 @prevents("ImportError", r"is required for a normal functioning of this module")
 @prevents("OSError", r"libtorchaudio\S*: undefined symbol")
@@ -101,7 +122,7 @@ def packages_that_conflict(installed: Installed, environment: Environment) -> It
     Upstream: https://pip.pypa.io/en/stable/cli/pip_check/, transformers/dependency_versions_check.py
     Signature: ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module
     """
-    own = {one.requirement.name: one for one in installed.own}
+    own = {} if installed.shipped else {one.requirement.name: one for one in installed.own}
     for one in installed.between:
         refused = one.imported is not None
         if _is_torch_of_torchvision(one) or (one.requirement.name in own and not refused):

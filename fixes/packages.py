@@ -50,7 +50,7 @@ def install_the_torchvision_of_this_torch(finding: Finding) -> Iterator[Fix]:
 def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
     """That one package as it is asked for, from where it is asked from."""
     seen = finding.evidence
-    wanted = str(seen["wanted"])
+    wanted = str(seen.get("wanted", "python"))
     if re.split(r"[<>=!~]", wanted)[0] != "python":
         yield _installed(seen, f"install {seen['requirement']}", wanted)
 

@@ -94,6 +94,12 @@ class Requirement:
         """As it is shown: the package with its versions, or its commit."""
         return f"{self.name} at commit {self.commit[:10]}" if self.commit else f"{self.name}{self.versions}"
 
+    @property
+    def line(self) -> str:
+        """As a requirements file has it."""
+        versions = f" @ git+{self.url}@{self.commit}" if self.commit else self.versions
+        return f"{self.name}{versions}" + (f" ; {self.marker}" if self.marker else "")
+
 
 @dataclass(frozen=True)
 class Unmet:
@@ -113,7 +119,8 @@ class Unmet:
 class Installed:
     """An environment held against what is asked of it.
 
-    `own` is what the trainer's checkout asks for and the environment lacks, of `asked` in all. `between` is
+    `own` is what the trainer's checkout asks for and the environment lacks, of `asked` in all; where there is no
+    checkout, what its commit `shipped` ("commit 27a03a91f2 of 2026-08-21") asked for. `between` is
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
     of each package, by its name.
@@ -121,6 +128,7 @@ class Installed:
 
     own: tuple[Unmet, ...] = ()
     asked: int = 0
+    shipped: str = ""
     between: tuple[Unmet, ...] = ()
     unread: tuple[str, ...] = ()
     broken: tuple[Metadata, ...] = ()

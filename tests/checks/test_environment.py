@@ -405,6 +405,32 @@ def test_an_environment_of_windows_whose_python_is_gone(tmp_path: Path) -> None:
     assert found.base_gone.endswith("python.exe")
 
 
+def of_table(root: Path, *requirements: tuple[str, ...]) -> Installed:
+    schema = Schema("ai-toolkit", "", "27a03a91f2" * 4, {}, date="2026-08-21", requirements=requirements)
+    world = LiveWorld({"VIRTUAL_ENV": str(root / "venv")}, cwd=str(root))
+    environment = probe_environment(world, run_of("m"), schema)
+    assert isinstance(environment, Environment)
+    installed = probe_installed(world, run_of("m"), environment, schema)
+    assert isinstance(installed, Installed)
+    return installed
+
+
+def test_without_a_checkout_the_commit_that_ships_counts_as_a_note(checkout: Path) -> None:
+    told = ("oyaml", "lycoris_lora==1.8.3", "scipy==1.13.0", "toml<0.10 ; python_version >= '3'", "never==1")
+    for lines, asked in ((told, "scipy==1.13.0 (has 1.12.0), toml<0.10 (has 0.10.2)"), (("oyaml",), "")):
+        installed = of_table(checkout, lines)
+        found = list(rules.requirement_not_met(installed, Environment("python", {})))
+        assert [(one.severity, one.evidence["asked"]) for one in found] == ([("note", asked)] if asked else [])
+        assert all("commit 27a03a91f2 of 2026-08-21" in one.text() for one in found)
+        assert list(rules.required_package_missing(installed, Environment("python", {}))) == []
+        assert not [fix for one in found for cure in all_repairs()["PKG007"] for fix in cure.cure(one)]
+
+
+def test_the_kind_of_machine_that_fits_counts_there_too(checkout: Path) -> None:
+    installed = of_table(checkout, ("scipy==1.13.0",), ("scipy==1.12.0", "numpy<2"))
+    assert list(rules.requirement_not_met(installed, Environment("python", {}))) == []
+
+
 def test_packages_that_say_nothing_are_unknown(tmp_path: Path) -> None:
     world = LiveWorld({}, cwd=str(tmp_path))
     assert isinstance(probe_installed(world, run_of("m"), Environment("p", {}), Unknown("none")), Unknown)
