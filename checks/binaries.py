@@ -110,8 +110,8 @@ def _torch_of(label: str) -> Version | None:
 def torchao_that_peft_refuses(environment: Environment) -> Iterator[Finding]:
     """peft refuses the torchao that is installed.
 
-    What: peft 0.19 or newer beside a torchao older than 0.16. Neither package's metadata says it.
-    Why: peft looks for torchao whenever it puts a LoRA into a layer, and ends where it finds an older one, whether
+    What: A peft of 0.19 or newer beside a torchao older than 0.16. Neither package's metadata says it.
+    Why: Whenever it puts a LoRA into a layer, peft looks for torchao and ends where it finds an older one, whether
     the model is quantized by it or not. ai-toolkit pins torchao 0.10 and peft 0.18; an update of peft parts them.
     Repair: Install peft 0.18 (--allow asked, as PKG006); or uninstall torchao where the trainer does not import it.
     Upstream: https://github.com/huggingface/peft/blob/v0.19.0/src/peft/import_utils.py
