@@ -95,8 +95,19 @@ def resolved(lines: Sequence[str], python: str, before: Sequence[str] = (), upgr
         asked.write_text("\n".join(lines) + "\n")
         answer.write_text("\n".join(before) + "\n")
         over.write_text("")
-        command = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", python]
-        command += ["--python-platform", "x86_64-unknown-linux-gnu", str(asked), "-o", str(answer)]
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-sources",
+            "--no-header",
+            "--no-annotate",
+            "--python-version",
+            python,
+        ]
+        command += ["--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu"]
+        command += [str(asked), "-o", str(answer)]
         command += ["--upgrade-package", upgraded] if upgraded else []
         subprocess.run(command, check=True, capture_output=True, text=True)
         return answer.read_text().splitlines()
@@ -132,6 +143,8 @@ def metadata(cache: Path, name: str, version: str) -> tuple[str, list[str]]:
             "project"
         ]
         return project["version"], project["dependencies"]
+    for file in cache.glob(f"sdists-v*/*/{name}/{version}/**/PKG-INFO"):
+        return version, re.findall(r"^Requires-Dist: (.+)$", file.read_text(), re.M)
     raise LookupError(f"uv keeps no metadata of {name} {version}")
 
 

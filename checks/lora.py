@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..doctor.families.lora_keys import misfits
+from ..doctor.families.lora_programs import LOADERS, passed_over, programs_of
 from ..doctor.model import Finding, Lora, LoraValues, Where, found
-from ..doctor.model.lora import LORA, AdaptedModule
+from ..doctor.model.lora import ADAPTER_METADATA, LORA, PAIR, AdaptedModule
 from ..doctor.rules import NotApplicable, rule
 
 _OURS = (LORA,)
@@ -18,6 +19,8 @@ _PROBLEMS = {
     "bad-header": "{name} is damaged: {detail}.",
 }
 _MOST = 3  # names that are told as examples
+_LARGE = 256.0
+_SMALL = 1e-6
 
 
 def _where(lora: Lora) -> Where:
@@ -151,6 +154,153 @@ def _zero(module: AdaptedModule, part: str, values: LoraValues) -> bool:
 def _why_idle(idle: Sequence[AdaptedModule], values: LoraValues) -> str:
     words = {"B": "B (lora_up) is zero", "A": "A (lora_down) is zero", "alpha": "alpha is zero"}
     return " or ".join(text for part, text in words.items() if any(_zero(one, part, values) for one in idle))
+
+
+@rule("LOR005", "warning", "lora-out-of-scale", trainers=_OURS)
+def lora_out_of_scale(lora: Lora, lora_values: LoraValues) -> Iterator[Finding]:
+    """Numbers of a LoRA are so large that it wipes out the model, or so small that it changes nothing.
+
+    What: All numbers were read. Factors of a LoRA that was trained are mostly below 1; here one is 256 or more, or
+    numbers stand at the largest value of their type, where they were cut off. Or the factors are so small that no
+    weight changes by more than a millionth: rank x largest A x largest B x alpha / rank is the most that it can be.
+    Why: The one comes of a training that diverged (pictures are noise), the other of a learning rate, or an alpha,
+    that is far too small (pictures are as without it).
+    Repair: Too large: take an earlier save, and train with a lower learning rate. Too small: load it with a larger
+    strength to see whether anything was learnt, then train with a higher learning rate.
+    """
+    _adapter(lora)
+    factors = [module.parts[part] for module in lora.modules for part in PAIR if part in module.parts]
+    known = {name: lora_values.tensors[name] for name in factors if name in lora_values.tensors}
+    large = [name for name, values in known.items() if values.least >= _LARGE or values.clipped]
+    if large:
+        yield found(
+            _where(lora),
+            "{count} of {total} factors hold numbers of {size:g} or more, or cut off at the largest of their type "
+            "({examples}).",
+            otherwise="Pictures that are made with it are noise.",
+            evidence={"tensors": large},
+            count=len(large),
+            total=len(factors),
+            size=min(_LARGE, *(known[name].least for name in large)),
+            examples=_few(large),
+        )
+    most = _most(lora, lora_values)
+    if not large and most is not None and 0 < most < _SMALL:
+        yield found(
+            _where(lora),
+            "It changes no weight by more than {most:.1g} (rank x largest A x largest B x alpha / rank).",
+            otherwise="Pictures with and without it are the same.",
+            most=most,
+        )
+
+
+def _most(lora: Lora, values: LoraValues) -> float | None:
+    """The most that any weight is changed by; None where that is not known."""
+    if not lora.is_pairs or not lora.whole_pairs:
+        return None
+    most = 0.0
+    for module in lora.whole_pairs:
+        down, up = (values.tensors.get(module.parts[part]) for part in PAIR)
+        if down is None or up is None or down.bad or up.bad:
+            return None
+        rank = lora.rank_of(module)
+        alpha = values.tensors[module.parts["alpha"]].number if "alpha" in module.parts else rank
+        most = max(most, down.most * up.most * abs(rank if alpha is None else alpha))
+    return most
+
+
+@rule("LOR006", "error", "lora-of-half-pairs", trainers=_OURS)
+def lora_of_half_pairs(lora: Lora) -> Iterator[Finding]:
+    """One of the two factors of a LoRA's module is missing, or the two have different ranks.
+
+    What: A module has lora_A (lora_down) and no lora_B (lora_up), or the other way round, or A has another rank than
+    B: the file was edited, merged from two, or converted by a program that did not know all of its names.
+    Why: Half a pair says nothing. diffusers refuses the file or loads the module with a random or empty half; ComfyUI
+    stops with a KeyError, or passes over the module.
+    Repair: A copy without the broken modules loads, with what the others have learnt.
+    """
+    _adapter(lora)
+    if not lora.is_pairs:
+        raise NotApplicable
+    half = [module for module in lora.modules if any(p in module.parts for p in PAIR) and not lora.is_whole(module)]
+    if half:
+        first = half[0]
+        missing = next((part for part in PAIR if part not in first.parts), "")
+        yield found(
+            _where(lora),
+            "{count} of its {total} modules are no pair: {module} has no {part}."
+            if missing
+            else "{count} of its {total} modules are no pair: the A and B of {module} have different ranks.",
+            otherwise="ComfyUI stops at it, or passes over these modules; diffusers refuses the file, or fills the "
+            "gap with what was never trained.",
+            evidence={"modules": [module.key for module in half]},
+            count=len(half),
+            total=len(lora.modules),
+            module=first.key,
+            part="A (lora_down)" if missing == "A" else "B (lora_up)",
+        )
+
+
+@rule("LOR007", "warning", "lora-passed-over", trainers=_OURS)
+def lora_passed_over(lora: Lora) -> Iterator[Finding]:
+    """A program that pictures are made with passes over modules of a LoRA, because it looks for other names.
+
+    What: The names in the file were held against those that ComfyUI and diffusers look for, for this family. A LoRA
+    of musubi-tuner for Z-Image, say, has lora_unet_layers_0_attention_to_q, and ComfyUI looks for other names.
+    Why: What a program does not find it passes over, with a line in its log at most: the LoRA does nothing, or less
+    than it learnt.
+    Repair: A copy with the names that both look for; the numbers stay the same.
+    """
+    if not _adapter(lora).class_name:
+        raise NotApplicable
+    count = sum(not module.of_text_encoder for module in lora.modules)
+    for program in LOADERS if count and programs_of(lora.class_name) else ():
+        missed = passed_over(lora, program)
+        if missed:
+            yield found(
+                _where(lora),
+                "{program} applies none of its {total} modules: it looks for other names than {module}."
+                if len(missed) == count
+                else "{program} applies {rest} of its {total} modules: it looks for other names than {module}.",
+                otherwise="In {program} the LoRA does nothing."
+                if len(missed) == count
+                else "In {program} the LoRA does less than it learnt.",
+                evidence={"modules": [module.key for module in missed]},
+                program=program,
+                total=count,
+                rest=count - len(missed),
+                module=missed[0].key,
+            )
+
+
+@rule("LOR009", "warning", "lora-strength-unclear", trainers=_OURS)
+def lora_strength_unclear(lora: Lora) -> Iterator[Finding]:
+    """The strength that a LoRA was trained with does not stand where every program looks for it.
+
+    What: A LoRA counts alpha / rank times. The metadata says an alpha other than the rank (diffusers'
+    lora_adapter_metadata, or ss_network_alpha of sd-scripts and musubi-tuner, which write alpha keys beside it), and
+    the file has no alpha keys.
+    Why: ComfyUI looks at alpha keys alone, and takes the rank where there are none; diffusers reads its own metadata.
+    The same file is then stronger in one program than in the other, or in both than it was trained.
+    Repair: A copy with alpha keys, and without the metadata that says it twice.
+    """
+    _adapter(lora)
+    if not lora.is_pairs or any("alpha" in module.parts for module in lora.modules):
+        return
+    told = lora.told_alpha
+    if told is None:
+        return
+    by_diffusers = told.key == ADAPTER_METADATA
+    yield found(
+        _where(lora),
+        "Its metadata ({key}) says alpha {alpha:g} for rank {rank:g}, and the file has no alpha keys.",
+        otherwise="{who} {factor:.3g} times as strong as it was trained.",
+        who="ComfyUI applies it" if by_diffusers else "Programs apply it",
+        key=told.key,
+        alpha=told.alpha,
+        rank=told.rank,
+        factor=told.rank / told.alpha,
+    )
 
 
 @rule("LOR008", "error", "lora-for-another-model", trainers=_OURS)

@@ -18,16 +18,21 @@ Pairs = dict[str, tuple[Tensor, Tensor]]  # by diffusers' name of a Linear: A an
 
 
 def pairs_of(family: str, config: Mapping[str, object] | None = None, *, blocks: int = 1, rank: int = RANK) -> Pairs:
-    """A trained pair for each Linear of the first blocks that a LoRA of the family covers."""
+    """A trained pair for each Linear of the first blocks that a LoRA of the family covers.
+
+    Linears that are one in the original model have the same A, as a LoRA of the fused one has it for all of them.
+    """
     record = family_of(family)
     assert record.transformer is not None
     draw = torch.Generator().manual_seed(0)
     found: Pairs = {}
+    shared: dict[str, Tensor] = {}
     for name, (out, inputs) in linears_of(record.transformer.name, config or {}).items():
         of, _, rest = name.partition(".")
         if of in record.lora_blocks and int(rest.partition(".")[0]) < blocks:
-            down = torch.randn(rank, inputs, generator=draw) * 0.02
-            found[name] = down.bfloat16(), (torch.randn(out, rank, generator=draw) * 0.01).bfloat16()
+            owner = record.transformer.original(f"{name}.weight")
+            down = shared.setdefault(owner, (torch.randn(rank, inputs, generator=draw) * 0.02).bfloat16())
+            found[name] = down, (torch.randn(out, rank, generator=draw) * 0.01).bfloat16()
     return found
 
 

@@ -16,9 +16,9 @@ from zdoctor.tests.picture import picture, words_of
 
 ROOT = Path(__file__).parent.parent
 FAMILIES = """\
-CFG is about keys and values of the config, DAT datasets, DSK disks, HUB the hub cache, LOR finished LoRAs, MDL model
-files, MEM memory, PKG packages, PTH paths, TRN training sense and earlier runs, SRC the trainer's source and your own
-script; KOH is for sd-scripts and musubi-tuner alone, SIM for SimpleTuner."""
+CFG is about keys and values of the config, DAT datasets, DSK disks, HST what the system beneath bounds, HUB the hub
+cache, LOR finished LoRAs, MDL model files, MEM memory, PKG packages, PTH paths, TRN training sense and earlier runs,
+SRC the trainer's source and your own script; KOH is for sd-scripts and musubi-tuner alone, SIM for SimpleTuner."""
 
 
 def rules_page() -> str:

@@ -62,6 +62,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
     parser.add_argument(
+        "--online",
+        action="store_true",
+        help="also ask the hub whether the run may download what it lacks",
+    )
+    parser.add_argument(
         "--baseline", metavar="FILE", help="count the findings that this file knows, and tell only new ones"
     )
     parser.add_argument(
@@ -191,11 +196,11 @@ def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examinati
     wrong: list[UserError] = []
     worlds: dict[str | None, World] = {}
     with open_progress() as progress:
-        how = {"ignored": options.ignore, "progress": progress.bytes_done, "worlds": worlds, **asked_for(options)}
+        how = {"ignored": options.ignore, "online": options.online, "worlds": worlds, **asked_for(options)}
         for config in configs:
             progress.doing(f"checking {config}")
             try:
-                one = examined(config, **how)
+                one = examined(config, progress=progress.bytes_done, **how)
             except UserError as error:
                 wrong.append(error)
             else:
@@ -232,11 +237,12 @@ def check(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    online: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
     base: str | None = None,
 ) -> Report:
-    """What would go wrong in a training run. Asks no network, imports no torch.
+    """What would go wrong in a training run. Asks no network, unless `online` the hub; imports no torch.
 
     Writes nothing; a `deep` check, which reads the model's files as a whole, notes in the state folder what it read.
     Whose config it is shows in its keys; `trainer` says it where they do not. `trainer_source` is a checkout of that
@@ -249,6 +255,7 @@ def check(
         selected=selected,
         ignored=ignored,
         deep=deep,
+        online=online,
         trainer=trainer,
         trainer_source=trainer_source,
         base=base,

@@ -31,6 +31,7 @@ def examined(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    online: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
     base: str | None = None,
@@ -52,8 +53,14 @@ def examined(
     recorded = settings.machine if machine is None and not as_runner else machine if machine != HERE else None
     worlds = {} if worlds is None else worlds
     if recorded not in worlds:
-        how = {"deep": deep, "progress": progress, "trainer_source": trainer_source, "to_repair": to_repair}
-        worlds[recorded] = world_of(recorded, **how)
+        worlds[recorded] = world_of(
+            recorded,
+            deep=deep,
+            online=online,
+            progress=progress,
+            trainer_source=trainer_source,
+            to_repair=to_repair,
+        )
     world = worlds[recorded]
     if config == ENVIRONMENT:
         from ..examine.environment import examine_environment
@@ -94,6 +101,7 @@ def world_of(
     machine: str | None,
     *,
     deep: bool = False,
+    online: bool = False,
     progress: Any = None,
     trainer_source: str | None = None,
     to_repair: bool = False,
@@ -102,6 +110,7 @@ def world_of(
 
     `to_repair`: and for a machine of which there is only the record.
     `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
+    `online`: the hub may be asked.
     """
     if trainer_source is not None:
         _require_checkout(trainer_source)
@@ -110,7 +119,7 @@ def world_of(
         from ..state.receipts import Receipts
 
         receipts = Receipts(state_folder())
-    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source)
+    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source, online=online)
     if machine is None:
         return live
     from ..probe.recorded import MachineError, RecordedWorld

@@ -11,7 +11,7 @@ from ...reports import plan, terminal, words
 from .. import apply as writer
 from .. import state
 from ..errors import UserError
-from ..model import Report, TrainingEffect
+from ..model import Plan, Report, TrainingEffect, WriteTensors
 from ..model.lora import LORA
 from ..model.repairs import Fixed
 from ..progress import open_progress
@@ -120,9 +120,9 @@ def fix(
     `progress` is told of bytes copied, and of those read by a `deep` check.
     """
 
-    def look() -> Report:
+    def look(at: str = config) -> Report:
         return examined(
-            config,
+            at,
             machine=machine,
             selected=selected,
             deep=deep,
@@ -133,4 +133,8 @@ def fix(
             to_repair=apply,
         ).report
 
-    return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)
+    def look_again(plan: Plan) -> Report:
+        """At the copy, where one was made: a LoRA itself stays as it was."""
+        return look(next((step.path for step in plan.steps if isinstance(step, WriteTensors)), config))
+
+    return carry_out(look, look_again=look_again, apply=apply, allow=allow, asked=asked, progress=progress)

@@ -16,7 +16,7 @@ from .examination import Examination, python_of
 from .judged import about
 from .look import Look
 
-FACTS = frozenset(("environment", "installed", "gpus", "system", "run"))
+FACTS = frozenset(("environment", "installed", "gpus", "system", "host", "run"))
 
 
 def examine_environment(world: World, rules: Sequence[Rule], trainer: str | None = None) -> Examination:
@@ -43,7 +43,7 @@ def examine_environment(world: World, rules: Sequence[Rule], trainer: str | None
 
 
 def _looks(rule: Rule) -> bool:
-    return not {"environment", "installed"}.isdisjoint(rule.needs)
+    return not {"environment", "installed", "host"}.isdisjoint(rule.needs)
 
 
 def _at_hand(world: World) -> str | None:

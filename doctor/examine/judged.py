@@ -21,6 +21,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "model files": ("model", "adapter", "starting_lora", "start", "hub", "storage"),
     "datasets": ("datasets",),
     "graphics card": ("gpus",),
+    "this computer": ("host",),
     "disk space": ("room",),
     "paths": ("files", "writes", "earlier", "remains"),
 }

@@ -9,6 +9,7 @@ from functools import cache
 from ..model import WeightFile
 from ..model.lora import AdaptedModule, Lora
 from ..model.pattern import pattern
+from ..model.record import replace
 from . import classes, families, family_with
 from .part_files import class_in, title_of
 from .record import ModelClass
@@ -29,6 +30,12 @@ _PART = pattern(
     r"|lokr_(?:w1|w2|t2)(?:_[ab])?|hada_[wt][12](?:_[ab])?|oft_\w+|on_input|rescale|scalar|[ab][12])(?:\.weight)?"
     r")"
 )
+_FORMS = {
+    "A": r"\.lora_[AB]\.weight",
+    "A.default": r"\.lora_[AB]\.default\.weight",
+    "down": r"\.lora_(down|up)\.weight",
+    "dot": r"\.lora\.(down|up)\.weight",
+}
 _PAIR = {"A": "A", "down": "A", "B": "B", "up": "B", "mid": "mid"}
 _KINDS = {
     **dict.fromkeys(("A", "B"), "LoRA"),
@@ -120,7 +127,9 @@ def _holds(names: Iterable[str]) -> str:
 
 def _module(key: str, parts: Mapping[str, str]) -> AdaptedModule:
     prefix = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
-    return AdaptedModule(key, prefix, key.removeprefix(prefix), parts)
+    factor = (parts.get("A") or parts.get("B") or "").removeprefix(key)
+    words = next((words for words, form in _FORMS.items() if re.fullmatch(form, factor)), "")
+    return AdaptedModule(key, prefix, key.removeprefix(prefix), parts, words=words)
 
 
 def _class_of(modules: Iterable[AdaptedModule]) -> str:
@@ -137,10 +146,17 @@ def _class_of(modules: Iterable[AdaptedModule]) -> str:
 
 
 def placed(module: AdaptedModule, kind: ModelClass) -> AdaptedModule:
-    """The module with the Linears of this class that it changes."""
-    path = module.path.replace(".", "_") if module.prefix.endswith("_") else module.path
-    names, linears = _index(kind.name).get(path, ("", ()))
-    return AdaptedModule(module.key, module.prefix, module.path, module.parts, linears, names)
+    """The module with the Linears of this class that it changes; what stands before its name is its prefix then."""
+    known, prefix, path = _index(kind.name), module.prefix, module.path
+    if prefix.endswith("_"):
+        path = path.replace(".", "_")
+    while path not in known and "." in path:
+        first, _, path = path.partition(".")
+        prefix += f"{first}."
+    if path not in known:
+        return replace(module, linears=(), names="")
+    names, linears = known[path]
+    return replace(module, prefix=prefix, path=path, linears=linears, names=names)
 
 
 @cache

@@ -74,6 +74,11 @@ class Trainer:
     strict_names: bool = False
     missing_on_meta: bool = False
     own_classes: bool = False
+    # how many processes load pictures beside the training, and how many batches each holds ready: settings, defaults
+    workers: tuple[str, int] = ("", 0)
+    prefetched: tuple[str, int] = ("", 2)
+    # the setting that pins offloaded weights in RAM, and ends the run where that is refused
+    pins: str = ""
     # its datasets: folders and nothing else; pictures of these suffixes, of the top of a folder alone
     datasets_are_folders: bool = False
     top_suffixes: tuple[str, ...] = ()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..model import Gpu, Unknown
+from . import host
 
 NVML_DEADLINE = 3.0
+_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}  # nvmlDriverModel_t
 
 
 def cards() -> tuple[Gpu, ...] | Unknown:
@@ -49,18 +52,32 @@ def _nvml() -> tuple[Gpu, ...] | Unknown:
 
 def _card(nvml: Any, index: int, driver: str) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    told = _told(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    unified = told is None or not told.total  # GB10, Jetson: NVML knows of no memory of theirs
+    shared = host.memory() if unified else None
+    total, free = (int(told.total), int(told.free)) if shared is None else (shared.total, shared.available)
+    capability = _told(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    model = _told(nvml, nvml.nvmlDeviceGetDriverModel, handle) if sys.platform == "win32" else None
+    return Gpu(
+        index,
+        _text(nvml.nvmlDeviceGetName(handle)),
+        total,
+        free,
+        None if capability is None else (int(capability[0]), int(capability[1])),
+        driver,
+        "measured: it shares the computer's memory" if unified else "measured: NVML",
+        _text(_told(nvml, nvml.nvmlDeviceGetUUID, handle) or ""),
+        unified,
+        "" if model is None else _MODELS.get(int(model[0]), ""),
+    )
+
+
+def _told(nvml: Any, ask: Callable[[Any], Any], handle: Any) -> Any:
+    """What NVML says of a card, None where it does not support the question; other refusals are raised."""
     try:
-        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-        capability: tuple[int, int] | None = (int(major), int(minor))
-    except nvml.NVMLError:
-        capability = None
-    try:
-        uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-    except nvml.NVMLError:
-        uuid = ""
-    name = _text(nvml.nvmlDeviceGetName(handle))
-    return Gpu(index, name, int(memory.total), int(memory.free), capability, driver, "measured: NVML", uuid)
+        return ask(handle)
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return None
 
 
 def _text(value: str | bytes) -> str:

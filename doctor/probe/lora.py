@@ -13,6 +13,8 @@ from .components import listed, read_component
 from .world import Stat, World
 from .world.safetensors import read_weight_file
 
+_ENDING = ".safetensors"
+
 
 def probe_lora(world: World, path: str, base: str | None) -> Lora | Unknown:
     """What the file at `path` holds, and the `base` that was named. Unknown for a file that may not be read."""
@@ -20,7 +22,9 @@ def probe_lora(world: World, path: str, base: str | None) -> Lora | Unknown:
     if file.problem in ("missing", "unreadable"):
         return Unknown(file.detail or "there is no such file")
     lora = Lora(path, file) if file.problem else read_lora(path, file)
-    return replace(lora, base=None if base is None else probe_base(world, base))
+    copy = f"{path.removesuffix(_ENDING)}-repaired{_ENDING}"
+    copied = world.stat(world.absolute(copy)) is not None
+    return replace(lora, copy=copy, copied=copied, base=None if base is None else probe_base(world, base))
 
 
 def probe_base(world: World, source: str) -> LoraBase:

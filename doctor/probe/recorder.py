@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Gpu, Host, Speed, System, Unknown
 from ..model.cards import VISIBLE
 from ..model.environment import Metadata
 from .image import IMAGES
@@ -30,6 +30,7 @@ class Recorder(World):
         self._packages: dict[str, str] = {}
         self._metadata: Mapping[str, Metadata] = {}
         self._gpus: Any = None
+        self._host: Host | Unknown = Unknown("not asked")
         self._elsewhere: tuple[str, ...] = ()
 
     def stat(self, path: str) -> Stat | Unknown | None:
@@ -118,6 +119,10 @@ class Recorder(World):
                 del card["uuid"]  # nobody hands on the number of a card that nothing names by it
         return answer
 
+    def host(self) -> Host | Unknown:
+        self._host = super().host()
+        return self._host
+
     def packages(self) -> dict[str, str]:
         self._packages = super().packages()
         return self._packages
@@ -138,6 +143,7 @@ class Recorder(World):
             "now_ns": self.now_ns(),
             "system": system,
             "gpus": self._gpus,
+            "host": None if isinstance(self._host, Unknown) else asdict(self._host),
             "packages": self._packages,
             "metadata": [asdict(one) for one in self._metadata.values()],
             "mounts": list(self._mounts.values()),

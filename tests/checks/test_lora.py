@@ -216,3 +216,86 @@ def test_every_format_tells_it(format: str, capsys: pytest.CaptureFixture[str]) 
     assert main(["check", "lora.safetensors", "--format", format]) == 1
     out = capsys.readouterr().out
     assert "LOR004" in out and "lora.safetensors" in out
+
+
+def lost(part: str) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        del tensors[next(name for name in tensors if part in name)]
+
+    return harm
+
+
+def another_rank(tensors: Tensors) -> None:
+    name = next(name for name in tensors if "lora_A" in name)
+    tensors[name] = torch.cat([tensors[name], tensors[name]])
+
+
+def scaled(by: float, dtype: torch.dtype = torch.bfloat16) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        for name, value in tensors.items():
+            tensors[name] = (value.float() * by).to(dtype)
+
+    return harm
+
+
+def cut_off(tensors: Tensors) -> None:
+    for name, value in tensors.items():
+        tensors[name] = (value.float() * 1e9).clamp(-65504, 65504).half()
+
+
+def with_prefix(prefix: str) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        whole = dict(tensors)
+        tensors.clear()
+        tensors.update({name.replace("transformer.", prefix, 1): value for name, value in whole.items()})
+
+    return harm
+
+
+MORE: dict[str, tuple[Callable[[Tensors], None], str]] = {
+    "a lora_A is missing": (lost("lora_A"), "LOR006"),
+    "a lora_B is missing": (lost("lora_B"), "LOR006"),
+    "A of another rank": (another_rank, "LOR006"),
+    "far too large": (scaled(1e6), "LOR005"),
+    "cut off at the largest": (cut_off, "LOR005"),
+    "far too small": (scaled(1e-4), "LOR005"),
+    "a prefix that nobody knows": (with_prefix("base_model.model."), "LOR007"),
+    "lycoris names": (with_prefix("lycoris."), "LOR007"),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("damage", MORE)
+def test_more_damage_is_found(family: str, damage: str) -> None:
+    harm, id = MORE[damage]
+    tensors = of(family)
+    harm(tensors)
+    assert rules(looked_at(tensors)) == {id}
+
+
+def test_musubi_names_of_zimage_in_comfyui() -> None:
+    report = looked_at(as_kohya("zimage", pairs_of("zimage"), original=False))
+    assert [(f.rule, f.args["program"], f.args["rest"], f.args["total"]) for f in report.findings] == [
+        ("LOR007", "ComfyUI", 4, 8)
+    ]
+
+
+def test_alpha_in_diffusers_metadata_alone() -> None:
+    """diffusers reads it, ComfyUI does not: tests/doctor/families/test_lora_programs.py has both tried."""
+    told = {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 1})}
+    saved(Path("lora.safetensors"), of("zimage"), told)
+    report = check("lora.safetensors")
+    assert rules(report) == {"LOR009"}
+    assert "2 times" in report.findings[0].consequence()
+    even = {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 2})}
+    saved(Path("lora.safetensors"), of("zimage"), even)
+    assert not check("lora.safetensors").findings
+
+
+def test_alpha_keys_that_were_lost() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True)
+    told = {"ss_network_dim": "2", "ss_network_alpha": "1.0"}
+    saved(Path("lora.safetensors"), tensors, told)
+    assert not check("lora.safetensors").findings
+    saved(Path("lora.safetensors"), {name: value for name, value in tensors.items() if "alpha" not in name}, told)
+    assert rules(check("lora.safetensors")) == {"LOR009"}

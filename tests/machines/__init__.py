@@ -16,6 +16,7 @@ from typing import Any
 from zdoctor.doctor.families.tensors import needed_tensors
 
 GIB = 1 << 30
+WSL = "Linux 5.15.167.4-microsoft-standard-WSL2"
 COMMIT = "5f" * 20
 # ai-toolkit's environment, installed for the card
 PACKAGES = {
@@ -239,6 +240,7 @@ def machine(about: str, system: Record, files: dict[str, Any], **sections: Any) 
         "live": False,
         "complete": True,
         "system": system,
+        "host": {"shared_memory": 8 * GIB, "open_files": 1024} if system["os"] == "linux" else {},
         "packages": PACKAGES,
         "metadata": [{"name": name, "version": version, "folder": ""} for name, version in PACKAGES.items()],
         **sections,
@@ -349,7 +351,7 @@ def wsl() -> Record:
     files["/home/tran/ai-toolkit/run.py"] = {"text": ""}
     return machine(
         "a laptop under WSL 2, put together from users' reports",
-        system("linux", 31 * GIB, "/home/tran", "/home/tran/ai-toolkit"),
+        {**system("linux", 31 * GIB, "/home/tran", "/home/tran/ai-toolkit"), "release": WSL},
         files,
         gpus=[gpu("NVIDIA GeForce RTX 4060 Laptop GPU", 8.0, 6.9, (8, 9))],
         mounts=[

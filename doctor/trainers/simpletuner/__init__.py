@@ -23,6 +23,7 @@ SIMPLETUNER = Trainer(
     becomes_command_line=True,
     dataset_sections=("general", "datasets/*", "datasets/*/subsets/*"),
     refuses_unknown=frozenset(("top", "shell")),
+    pins="ramtorch",
     checkpoint_folders=True,
     encodes_first=True,
     skips_garbled=True,
