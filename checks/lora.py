@@ -19,6 +19,11 @@ _PROBLEMS = {
     "bad-header": "{name} is damaged: {detail}.",
 }
 _MOST = 3  # names that are told as examples
+# Parts that are multiplied with the others: where one is zero, the module adds nothing.
+_FACTORS = {
+    *(*PAIR, "alpha"),
+    *(f"{kind}_w{number}{end}" for kind in ("lokr", "hada") for number in "12" for end in ("", "_a", "_b")),
+}
 _LARGE = 256.0
 _SMALL = 1e-6
 
@@ -113,20 +118,21 @@ def lora_not_finite(lora: Lora, lora_values: LoraValues) -> Iterator[Finding]:
 def lora_does_nothing(lora: Lora, lora_values: LoraValues) -> Iterator[Finding]:
     """A LoRA adds nothing to the model, as a whole or in some of its modules.
 
-    What: A LoRA adds B @ A, times alpha / rank, to a weight. Where all numbers of A or of B are zero, or alpha is
-    zero, that is zero. B is zero when the training begins: a module of which it still is was never trained.
+    What: A LoRA adds B @ A, times alpha / rank, to a weight; a LoKr or LoHa another product. Where all numbers of a
+    factor are zero, or alpha is, that is zero. One factor is zero when the training begins: a module of which it
+    still is was never trained.
     Why: With every module like that, pictures with and without the LoRA are the same. In some modules it is harmless
     (the last block of some models has parts that nothing depends on), or shows that they got no gradient.
     Repair: For the whole file: the run saved before its first step, its learning rate was zero, its gradient did not
     reach the LoRA, or everything was rounded away; the run's log tells. Take a later save, or train anew.
     """
-    _adapter(lora)
-    if not lora.is_pairs or not lora.whole_pairs:
+    modules = [module for module in _adapter(lora).modules if not _FACTORS.isdisjoint(module.parts)]
+    if not modules:
         raise NotApplicable
-    idle = [module for module in lora.whole_pairs if _is_idle(module, lora_values)]
+    idle = [module for module in modules if any(_is_zero(module, part, lora_values) for part in _FACTORS)]
     if not idle:
         return
-    whole = len(idle) == len(lora.whole_pairs)
+    whole = len(idle) == len(modules)
     yield found(
         _where(lora),
         "All of its {total} modules add nothing: {why}."
@@ -136,24 +142,22 @@ def lora_does_nothing(lora: Lora, lora_values: LoraValues) -> Iterator[Finding]:
         evidence={"modules": [module.key for module in idle]},
         severity="error" if whole else "note",
         count=len(idle),
-        total=len(lora.whole_pairs),
+        total=len(modules),
         why=_why_idle(idle, lora_values),
         examples=_few([module.key for module in idle]),
     )
 
 
-def _is_idle(module: AdaptedModule, values: LoraValues) -> bool:
-    return any(_zero(module, part, values) for part in ("A", "B", "alpha"))
-
-
-def _zero(module: AdaptedModule, part: str, values: LoraValues) -> bool:
+def _is_zero(module: AdaptedModule, part: str, values: LoraValues) -> bool:
+    """Whether a factor is zero; alpha is one of a LoRA alone, a LoKr of whole matrices has no use for it."""
     tensor = values.tensors.get(module.parts.get(part, ""))
-    return tensor is not None and tensor.zero
+    return tensor is not None and tensor.zero and (part != "alpha" or "A" in module.parts)
 
 
 def _why_idle(idle: Sequence[AdaptedModule], values: LoraValues) -> str:
-    words = {"B": "B (lora_up) is zero", "A": "A (lora_down) is zero", "alpha": "alpha is zero"}
-    return " or ".join(text for part, text in words.items() if any(_zero(one, part, values) for one in idle))
+    words = {"B": "B (lora_up)", "A": "A (lora_down)"}
+    zero = (part for part in sorted(_FACTORS) if any(_is_zero(one, part, values) for one in idle))
+    return " or ".join(f"{words.get(part, part)} is zero" for part in zero)
 
 
 @rule("LOR005", "warning", "lora-out-of-scale", trainers=_OURS)

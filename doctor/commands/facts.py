@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..examine.examination import examine_config
+from ..probe.host import probe_host
 from ..probe.live import LiveWorld
 from ..probe.recorder import Recorder
 from . import console
@@ -33,5 +34,6 @@ def facts(config: str | None, about: str) -> dict[str, Any]:
     if config is not None:
         examine_config(config, recorder)
     recorder.gpus()
+    probe_host(recorder)
     recorder.mount(recorder.system.cwd)
     return recorder.record(about)

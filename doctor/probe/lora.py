@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..families import classes, families, family_with
+from ..families import classes, families, family_with, no_record
 from ..families.lora_keys import linears_of, read_lora
 from ..families.part_files import class_in, inferred_config
 from ..families.record.shapes import BadConfig
@@ -73,8 +73,12 @@ def _of_name(source: str) -> LoraBase:
     """A family by its name, or by that of a published model."""
     plain = source.lower()
     for family in families():
-        words = {family.name, family.title.lower(), *family.aliases, *map(str.lower, family.repos.values())}
-        if family.transformer is not None and plain in words:
-            name = family.transformer.name
-            return LoraBase(source, name, family.title, linears_of(name, {}))
+        flavours = () if family.simpletuner is None else family.simpletuner.flavours.values()
+        repos = (*family.repos.values(), *(flavour.repo for flavour in flavours))
+        if plain not in {family.name, family.title.lower(), *family.aliases, *map(str.lower, repos)}:
+            continue
+        if family.transformer is None:
+            return LoraBase(source, reason=no_record(family.title))
+        name = family.transformer.name
+        return LoraBase(source, name, family.title, linears_of(name, {}))
     return LoraBase(source, reason="there is no such file or folder, and no family of that name")

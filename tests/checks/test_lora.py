@@ -299,3 +299,57 @@ def test_alpha_keys_that_were_lost() -> None:
     assert not check("lora.safetensors").findings
     saved(Path("lora.safetensors"), {name: value for name, value in tensors.items() if "alpha" not in name}, told)
     assert rules(check("lora.safetensors")) == {"LOR009"}
+
+
+def lokr(prefix: str = "diffusion_model.") -> Tensors:
+    found: Tensors = {}
+    for name in pairs_of("zimage"):
+        found[f"{prefix}{name}.lokr_w1"] = torch.rand(4, 4)
+        found[f"{prefix}{name}.lokr_w2"] = torch.rand(8, 8)
+        found[f"{prefix}{name}.alpha"] = torch.tensor(0.0)
+    return found
+
+
+def test_a_lokr_that_does_nothing() -> None:
+    """Its alpha has no say where both factors are whole."""
+    assert not looked_at(lokr()).findings
+    assert not looked_at(lokr(), base="zimage").findings
+    zero = {name: torch.zeros_like(value) if "w2" in name else value for name, value in lokr().items()}
+    assert rules(looked_at(zero)) == {"LOR004"}
+
+
+def test_kinds_that_diffusers_does_not_apply() -> None:
+    names = list(pairs_of("zimage"))
+    parts = ("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b")
+    loha = {f"diffusion_model.{name}.{part}": torch.rand(2, 2) for name in names for part in parts}
+    report = looked_at(loha)
+    assert [(finding.rule, finding.args["program"]) for finding in report.findings] == [("LOR007", "diffusers")]
+    assert report.subject.startswith("LoHa for Z-Image")
+    assert not [fix for finding in report.findings for fix in finding.fixes]
+
+
+def test_modules_of_text_encoders_are_not_judged() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True)
+    key = "lora_te1_text_model_encoder_layers_0_mlp_fc1"
+    tensors |= {f"{key}.lora_down.weight": torch.rand(2, 8), f"{key}.lora_up.weight": torch.rand(8, 2)}
+    report = looked_at(tensors, base="flux")
+    assert not report.findings
+    assert [one.what for one in report.not_judged] == ["its text encoders"]
+
+
+def test_what_it_is_stands_in_a_line() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True, alpha=1)
+    saved(
+        Path("lora.safetensors"), tensors, {"ss_base_model_version": "flux1", "ss_sd_model_name": "dev\x1b[31m.sft"}
+    )
+    subject = check("lora.safetensors").subject
+    words = ("LoRA for Flux", "rank 2", "alpha 1", "13 modules in BF16", "flux1", "ComfyUI, diffusers, sd-scripts")
+    assert all(word in subject for word in words)
+    assert "\x1b" not in subject
+
+
+def test_a_folder_of_pictures_named_as_a_lora() -> None:
+    Path("folder.safetensors").mkdir()
+    report = check("folder.safetensors")
+    assert not report.findings
+    assert report.not_judged and not report.judged
