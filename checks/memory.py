@@ -20,6 +20,10 @@ AGAIN = (
     "takes {low} to {high} (computed), and {free} are free {place} ({source}). The weights are pages of a file: up "
     "to {again} of them are read from it again for every pass through the model."
 )
+SPILT = (
+    "Windows keeps what does not fit in the computer's memory: nothing fails, and steps take many times as long. "
+    "Where NVIDIA's settings forbid that (CUDA - Sysmem Fallback Policy), the run ends out of memory."
+)
 GUESSED = " Parts of the model that are not on this machine are taken as published."
 ELSEWHERE = " {other}, has room for it: {other_free} are free there."
 SHARED = " zdoctor train shares the base out over {cards} of the cards, which takes {shared} on each (computed)."
@@ -44,6 +48,8 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
     The card is the one that the run takes: the first that CUDA_VISIBLE_DEVICES leaves (for ai-toolkit whatever
     `device` says), and for `zdoctor train` the one that `device: cuda:1` names of these. CUDA counts unlike cards
     from the fastest on, unless CUDA_DEVICE_ORDER is PCI_BUS_ID; the one with the most room is taken for the first.
+    On Windows NVIDIA's driver (536.40 and newer, WDDM) puts what a card does not hold into the computer's memory,
+    half of which is for that: a warning, as the run then goes on many times slower.
     A run that takes none (`device: cpu` or `mps`, no GPU there) is held against the computer's memory: an error is
     what exceeds all of it. On a processor `zdoctor train` maps its quantized weights from a file; what of them does
     not fit is read again in every step, which is a warning.
@@ -60,9 +66,10 @@ def vram_over_budget(run: Run, memory: Memory) -> Iterator[Finding]:
 def _over_budget(run: Run, memory: Memory) -> Finding:
     peak, held = memory.peak, memory.hardest.total - memory.hardest.mapped
     is_certain = held - memory.below > memory.total if memory.is_host else peak.total - memory.below > memory.free
+    is_spilt = is_certain and peak.total - memory.below <= memory.free + memory.spill
     if is_certain:
         peak, needs = memory.hardest, TOO_MUCH
-        otherwise = "The run ends out of memory in the phase '{phase}'."
+        otherwise = SPILT if is_spilt else "The run ends out of memory in the phase '{phase}'."
     elif held + memory.margin <= memory.free:
         needs, otherwise = AGAIN, "The steps take longer, by what the disk needs for that."
     else:
@@ -77,7 +84,7 @@ def _over_budget(run: Run, memory: Memory) -> Finding:
         run.where("base_model"),
         message + GUESSED * memory.as_published + ELSEWHERE * (other is not None) + SHARED * shared,
         otherwise=otherwise,
-        severity="error" if is_certain else "warning",
+        severity="error" if is_certain and not is_spilt else "warning",
         evidence={
             "peak": total,
             "margin": memory.margin,
@@ -117,24 +124,31 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
 
     What: The part of the load that must be held in RAM (weights that are converted, merged with an adapter, or
     quantized on the way) is computed and held against the available RAM.
+    In a container it is the RAM that its control group leaves; pages of files that it has read do not count as used.
     Why: An adapter makes ai-toolkit load the whole transformer at full precision before it is quantized; weights
     stored in another dtype than the run's are converted in RAM. A machine without swap ends the process without a
     message.
-    Repair: Close other programs, or add swap; on a rented machine, choose one with more RAM.
+    Repair: Close other programs, or add swap; on a rented machine, choose one with more RAM. Below WSL, `memory` in
+    the .wslconfig of Windows: unless it says more, WSL gets half of the computer's RAM.
     Signature: Killed; exit code 137; os error 1455 (Windows: the paging file is too small)
     """
     if memory.is_host or memory.host_peak <= memory.host_free:
         return
     yield found(
         run.where("base_model"),
-        "Loading the model holds {need} in RAM (computed), but {free} of {total} are available ({source}).",
-        otherwise="The computer slows to a crawl, or ends the run without a message while the model is loaded.",
-        severity="error" if memory.host_peak > system.memory_total and system.os == "linux" else None,
+        "Loading the model holds {need} in RAM (computed), but {free} of {total} are available ({source}{of}).",
+        otherwise="The system ends the run without a message while the model is loaded."
+        if system.swap == 0
+        else "The computer slows to a crawl, or ends the run without a message while the model is loaded.",
+        severity="error"
+        if system.os == "linux" and memory.host_peak > system.memory_total + (system.swap or 0)
+        else None,
         evidence={"need": memory.host_peak, "available": memory.host_free, "total": system.memory_total},
         need=_size(memory.host_peak),
         free=_size(memory.host_free),
         total=_size(system.memory_total),
         source="measured" if system.recorded is None else "recorded",
+        of=": what this container is given" if system.contained else ": what Windows gives the WSL" * system.is_wsl,
     )
 
 

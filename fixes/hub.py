@@ -16,10 +16,12 @@ from ..doctor.model import (
     Quarantine,
     Run,
     Step,
+    System,
     WriteText,
 )
 from ..doctor.model.amounts import amount
 from ..doctor.model.record import replace
+from ..doctor.model.shell import quoted, setting, unsetting
 from ..doctor.rules import repair
 from .edits import value_of
 
@@ -188,6 +190,21 @@ def quarantine_partials(finding: Finding) -> Iterator[Fix]:
 def install_hf_xet(finding: Finding) -> Iterator[Fix]:
     """hf_xet is installed by the user: we do not change their environment."""
     yield Fix("install a current hf_xet", (), "show", command='python -m pip install -U "hf-xet>=1.5.2"')
+
+
+@repair("HUB010", "HUB011", "HUB012")
+def set_variable(finding: Finding, system: System) -> Iterator[Fix]:
+    """The variable belongs to the user's shell: the command to type is shown, or the package to install."""
+    told = {"new": "", **finding.evidence, **finding.args}
+    name, new, package = told["variable"], told["new"], told.get("package")
+    if package:
+        yield Fix(f"install {package}", (), "show", command=f"{quoted(told['python'])} -m pip install {package}")
+    elif finding.rule == "HUB011":
+        yield Fix(f"set {new}", (), "show", command=setting([(new, told["value"])], system.shell))
+    elif new:
+        yield Fix(f"set {name} to {new}", (), "show", command=setting([(name, new)], system.shell))
+    else:
+        yield Fix(f"unset {name}", (), "show", command=unsetting(name, system.shell))
 
 
 @repair("HUB008")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from math import ceil
 
-from ..doctor.model import Finding, Fix, Memory, Run, System
+from ..doctor.model import Finding, Fix, Host, Memory, Run, System, WriteText
 from ..doctor.model.plans import TRAINING_EFFECTS
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 from .edits import value_of
+
+_WRITTEN = re.compile(r"^[ \t]*memory[ \t]*=[^\r\n#]*", re.M | re.I)
 
 
 @repair("MEM001")
@@ -44,3 +48,27 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
     do = "close other programs, or use a machine with more memory" if memory.is_host else ""
     yield Fix(f"{do or f'free memory on {memory.device}, or use one with more'}: {why}", (), "show")
+
+
+@repair("MEM002")
+def give_the_wsl_more(finding: Finding, memory: Memory, system: System, host: Host) -> Iterator[Fix]:
+    """The line of .wslconfig that says how much memory Windows gives a WSL, for what is held now and is needed."""
+    needed = memory.host_peak + system.memory_total - system.memory_available
+    size = f"memory={ceil(needed / 2**30) + 1}GB"
+    if system.is_wsl and host.wsl_config and "\ufffd" not in host.wsl_text:
+        step = WriteText(host.wsl_config, _with_memory(host.wsl_text, size), host.wsl_text)
+        title = f"write {size} into Windows' .wslconfig, if the computer has more; then type wsl --shutdown there"
+        yield Fix(title, (step,), "ask")
+
+
+def _with_memory(text: str, line: str) -> str:
+    """A .wslconfig with `line` for its size of memory."""
+    ends = "\r\n" if "\r\n" in text else "\n"
+    text += ends * (text not in ("", "\ufeff") and not text.endswith("\n"))
+    header = re.search(r"^\ufeff?[ \t]*\[wsl2\][^\n]*\n", text, re.M | re.I)
+    if header is None:
+        return f"{text}[wsl2]{ends}{line}{ends}"
+    head, rest = text[: header.end()], text[header.end() :]
+    section = re.split(r"^[ \t]*\[", rest, maxsplit=1, flags=re.M)[0]
+    ours, count = _WRITTEN.subn(line, section, count=1)
+    return head + (ours if count else f"{line}{ends}{section}") + rest[len(section) :]

@@ -1,4 +1,4 @@
-"""Make doctor/families/classes.json anew: the tensors of every model class, as functions of its config.
+"""Make doctor/families/record/classes.json anew: the tensors of every model class, as functions of its config.
 
     python -m zdoctor.maintenance.mine_classes [CLASS ...]
 
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from zdoctor.doctor.families.mined import CLASSES_FILE, shapes_of
+from zdoctor.doctor.families.record.mined import CLASSES_FILE, shapes_of
 from zdoctor.doctor.families.record.shapes import BadConfig
 from zdoctor.maintenance.classes import CLASSES, Source
 

@@ -69,6 +69,7 @@ class ReportDocument(Head):
     config: str
     trainer: str | None
     machine: str | None
+    subject: str | None
     python: str
     settings: str | None
     outputs: Sequence[str]
@@ -126,6 +127,7 @@ def as_data(report: Report, version: str = "") -> ReportDocument:
         "config": report.config,
         "trainer": report.trainer,
         "machine": report.machine,
+        "subject": report.subject or None,
         "python": report.python,
         "settings": report.settings or None,
         "outputs": report.outputs,

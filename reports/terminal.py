@@ -69,8 +69,8 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
     yield from _headed([("bold", words.heading(report))], " · ".join(words.who(report)), screen)
     for output in report.outputs:
         yield Wrapped(f"the run is written to {output}", "", "dim")
-    if report.python:
-        yield Wrapped(report.python, "", "dim")
+    for line in filter(None, (report.subject, report.python)):
+        yield Wrapped(line, "", "dim")
     yield []
     shown = [finding for finding in report.findings if verbose or finding.severity != "note"]
     before: Where | None = None

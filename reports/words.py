@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from ..doctor.model import SEVERITIES, Finding, Fix, Outcome, Plan, Report
 from ..doctor.model.findings import CONFIG_UNREAD, HERE, NOT_SELECTED
+from ..doctor.model.lora import LORA
 from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
 from ..doctor.model.script import SCRIPT
@@ -269,7 +270,7 @@ def _train_step(report: Report) -> Iterator[tuple[str, str]]:
 
 def _run_step(report: Report) -> Iterator[tuple[str, str]]:
     """By the config's own trainer."""
-    if not report.ok or not report.config or report.trainer in (None, SCRIPT, RUNNER):
+    if not report.ok or not report.config or report.trainer in (None, SCRIPT, LORA, RUNNER):
         return
     there = "on that machine: " if report.machine else ""
     about = f"{there}checks once more and starts {report.trainer}"

@@ -63,7 +63,7 @@ ADVICE = ("HUB005", "HUB006", "HUB007")  # about how the run uses a cache, not a
 
 def check(world: World, run: Run, *, deep: bool = False, ignore: tuple[str, ...] = ADVICE) -> Report:
     """The report of the hub rules alone, with their fixes."""
-    facts = Facts(run=run, system=world.system, hub=probe_hub(world, run, deep=deep))
+    facts = Facts(run=run, system=world.system, hub=probe_hub(world, run, deep=deep), answers={})
     rules = [rule for rule in RULES if rule.id not in ignore]
     return cures(examine(facts, rules, config="job.yaml", trainer="ai-toolkit"), facts, repairs())
 

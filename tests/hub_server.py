@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,10 +43,11 @@ class HubServer:
     `cuts` are the bytes after which the next bodies break off, `refused` status and error code by file name, `false`
     what is served in place of files, `ranges` whether a part can be had, `elsewhere` the address of another server
     that has the large files, as a content delivery network has them. `tokens` are the authorizations that came with
-    requests for files. `gated` is the token without which it refuses every file, as the hub does.
+    requests for files. `gated` is the token without which it refuses every file, as the hub does; `answer_all` the
+    status and headers of its answer to everything. With `certificate` (file, key) it speaks TLS.
     """
 
-    def __init__(self, repos: Mapping[str, Files]) -> None:
+    def __init__(self, repos: Mapping[str, Files], certificate: tuple[str, str] | None = None) -> None:
         self.commits: dict[str, dict[str, Files]] = {}
         self.served = 0
         self.requests: list[str] = []
@@ -56,6 +58,7 @@ class HubServer:
         self.ranges = True
         self.elsewhere = ""
         self.gated = ""
+        self.answer_all: tuple[int, Mapping[str, str]] | None = None
         for repo, files in repos.items():
             self.push(repo, files)
         owner = self
@@ -74,7 +77,15 @@ class HubServer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            # the handshake is made by the thread of the request: one that breaks off would stop the server
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        scheme = "http" if certificate is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def push(self, repo: str, files: Files) -> str:
         """Make a commit of `files` the newest one of `repo`; returns its 40 digits."""
@@ -99,6 +110,10 @@ class HubServer:
 
     def answer(self, request: BaseHTTPRequestHandler, *, body: bool) -> None:
         path = unquote(urlsplit(request.path).path).strip("/")
+        if self.answer_all is not None:
+            if "/resolve/" in path:
+                self.tokens.add(request.headers.get("Authorization"))
+            return self._send(request, *self.answer_all, b"", body)
         if found := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             commit = self._commit(found[1], found[2] or "main")
             if commit is not None:

@@ -10,7 +10,7 @@ import pytest
 from zdoctor import __version__
 from zdoctor.doctor.cli import parser
 from zdoctor.doctor.families import classes, families
-from zdoctor.doctor.families.mined import mined_classes
+from zdoctor.doctor.families.record.mined import mined_classes
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import names
@@ -18,9 +18,9 @@ from zdoctor.tests.picture import picture, words_of
 
 ROOT = Path(__file__).parent.parent
 FAMILIES = """\
-CFG is about keys and values of the config, DAT datasets, DSK disks, HUB the hub cache, MDL model files, MEM memory,
-PKG packages, PTH paths, TRN training sense and earlier runs, SRC the trainer's source and your own script; KOH is for
-sd-scripts and musubi-tuner alone, SIM for SimpleTuner."""
+CFG is about keys and values of the config, DAT datasets, DSK disks, HST what the system beneath bounds, HUB the hub
+cache, LOR finished LoRAs, MDL model files, MEM memory, PKG packages, PTH paths, TRN training sense and earlier runs,
+SRC the trainer's source and your own script; KOH is for sd-scripts and musubi-tuner alone, SIM for SimpleTuner."""
 
 
 def rules_page() -> str:

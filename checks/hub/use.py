@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...doctor.families import loader_of
 from ...doctor.families.gated import GATED
-from ...doctor.model import Finding, Hub, HubRepo, Run, System, found
+from ...doctor.model import Finding, Hub, HubAnswer, HubRepo, Run, System, found
 from ...doctor.model.amounts import amount
 from ...doctor.model.environment import release
 from ...doctor.model.pattern import pattern
@@ -15,6 +15,8 @@ from ...doctor.model.trainer import EVERY
 from ...doctor.rules import Unestablished, prevents, rule
 from .files import folder_of, of_repo, used
 
+# Since 1.1: github.com/huggingface/xet-core/issues/409 (2025-07), 800 (1.4.3, 2026-06), 869, 883, 896 (1.5.0, 1.5.1);
+# until 1.5.2, of 2026-07-16, by its maker in 850. Later reports of it: none known in 2026-11.
 HANGS_FROM, HANGS_UNTIL = (1, 1), (1, 5, 2)
 SHARDED = pattern(r"(transformer\w*|unet|vae)/diffusion_pytorch_model\.safetensors\.index\.json")
 
@@ -25,7 +27,7 @@ def hf_xet_missing(run: Run, hub: Hub, system: System) -> Iterator[Finding]:
 
     What: The installed version of hf_xet, looked at only when the run still has to download from the hub.
     Why: Without it the hub client falls back to one plain stream per file, and refuses files above 50 GB; versions
-    1.1 to 1.5.1 can stall near the end of a download.
+    1.1 to 1.5.1 can stall near the end of a download (last reviewed in 2026-11).
     Repair: pip install -U "hf-xet>=1.5.2".
     Upstream: https://github.com/huggingface/xet-core/pull/850
     Signature: Xet Storage is enabled for this repo, but the 'hf_xet' package is not installed
@@ -139,13 +141,13 @@ def model_in_another_cache(run: Run, hub: Hub, system: System) -> Iterator[Findi
 @rule("HUB009", "error", "gated-model-without-token", trainers=(EVERY,))
 @prevents("GatedRepoError", r"401 Client Error[\s\S]*Access to model \S+ is restricted")
 @prevents("GatedRepoError", r"403 Client Error[\s\S]*not in the authorized list")
-def gated_model_without_token(run: Run, hub: Hub) -> Iterator[Finding]:
+def gated_model_without_token(run: Run, hub: Hub, answers: Mapping[str, HubAnswer]) -> Iterator[Finding]:
     """The run would download a model that its owner gives only to who is logged in and has accepted its licence.
 
     What: The hub ids of the config against a list of gated repositories, where the cache lacks files that the run
     loads; and whether the hub client finds a token (HF_TOKEN, the file that `hf auth login` writes). Nothing is asked
     of the hub, and no token is read. Where there is a token, whether its account has accepted the licence is not
-    known: that is a note.
+    known: that is a note; with `zdoctor check --online` the hub says it (HUB013).
     Why: The hub refuses the files with 401 without a token, and with 403 where the account has not accepted the
     licence or a fine-grained token lacks the right to read gated repositories.
     Repair: Open the model's page in a browser, accept the licence, and log in with hf auth login.
@@ -154,7 +156,8 @@ def gated_model_without_token(run: Run, hub: Hub) -> Iterator[Finding]:
     """
     for repo in used(hub):
         seen = GATED.get(repo.repo)
-        if seen is None or hub.offline or is_complete(repo, run):
+        asked = answers.get(repo.repo)
+        if seen is None or hub.offline or is_complete(repo, run) or (asked is not None and not asked.unasked):
             continue
         if hub.token is None:
             raise Unestablished(f"{repo.repo} is gated, and where the run takes its token from is not known")

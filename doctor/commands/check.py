@@ -17,13 +17,21 @@ from .. import state
 from ..errors import USER_MISTAKE, UserError
 from ..examine.examination import Examination
 from ..model import Files, Hub, Report
+from ..model.lora import LORA
 from ..model.record import replace
 from ..probe.world import World
 from ..probe.world.safetensors import forget_headers
 from ..progress import open_progress
 from . import console
 from .baseline import read_baseline
-from .config_argument import asked_for, comma_separated, config_in_reach, deep_argument, machine_arguments
+from .config_argument import (
+    asked_for,
+    base_argument,
+    comma_separated,
+    config_in_reach,
+    deep_argument,
+    machine_arguments,
+)
 from .configs import configs_of
 from .examined import ENVIRONMENT, examined
 from .settings_file import looked_for
@@ -32,9 +40,13 @@ from .watch import watch
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "config", nargs="*", metavar="CONFIG", help="config files, folders to look through, or patterns in quotes"
+        "config",
+        nargs="*",
+        metavar="CONFIG",
+        help="config files or LoRAs, folders to look through, or patterns in quotes",
     )
     machine_arguments(parser)
+    base_argument(parser)
     parser.set_defaults(words=[])
     parser.epilog = (
         "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
@@ -49,6 +61,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-zero", action="store_true", help="exit code 0 whatever is found")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the notes and what is not known, too")
     deep_argument(parser)
+    parser.add_argument(
+        "--online",
+        action="store_true",
+        help="also ask the hub whether the run may download what it lacks",
+    )
     parser.add_argument(
         "--baseline", metavar="FILE", help="count the findings that this file knows, and tell only new ones"
     )
@@ -112,7 +129,7 @@ def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
     baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
     configs = _configs(options)
     seen = _seen(configs, options)
-    if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer is not None:
+    if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer not in (None, LORA):
         state.remember(configs[0])
     if baseline is not None:
         if options.write_baseline:
@@ -179,11 +196,11 @@ def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examinati
     wrong: list[UserError] = []
     worlds: dict[str | None, World] = {}
     with open_progress() as progress:
-        how = {"ignored": options.ignore, "progress": progress.bytes_done, "worlds": worlds, **asked_for(options)}
+        how = {"ignored": options.ignore, "online": options.online, "worlds": worlds, **asked_for(options)}
         for config in configs:
             progress.doing(f"checking {config}")
             try:
-                one = examined(config, **how)
+                one = examined(config, progress=progress.bytes_done, **how)
             except UserError as error:
                 wrong.append(error)
             else:
@@ -220,14 +237,17 @@ def check(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    online: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
+    base: str | None = None,
 ) -> Report:
-    """What would go wrong in a training run. Asks no network, imports no torch.
+    """What would go wrong in a training run. Asks no network, unless `online` the hub; imports no torch.
 
     Writes nothing; a `deep` check, which reads the model's files as a whole, notes in the state folder what it read.
     Whose config it is shows in its keys; `trainer` says it where they do not. `trainer_source` is a checkout of that
-    trainer, whose keys then count; one that the config lies in is found without it.
+    trainer, whose keys then count; one that the config lies in is found without it. A file of weights is looked at as
+    a LoRA, with `base` against the model that it is for.
     """
     seen = examined(
         config,
@@ -235,8 +255,10 @@ def check(
         selected=selected,
         ignored=ignored,
         deep=deep,
+        online=online,
         trainer=trainer,
         trainer_source=trainer_source,
+        base=base,
     )
     from ...reports.shown import shown
 

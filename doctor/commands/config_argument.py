@@ -48,6 +48,14 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def base_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="the model that a LoRA is for: a file, a folder, or the name of a published one",
+    )
+
+
 def deep_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep",
@@ -64,7 +72,7 @@ def format_argument(parser: argparse.ArgumentParser) -> None:
 
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
     """What check and fix both take, by the names that `examined` gives it."""
-    alike = ("machine", "deep", "trainer", "trainer_source")
+    alike = ("machine", "deep", "trainer", "trainer_source", "base")
     return {"selected": options.select, **{name: getattr(options, name) for name in alike}}
 
 

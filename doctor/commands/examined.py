@@ -19,7 +19,10 @@ from ..state import state_folder
 from ..trainers.read import recognise
 from .settings_file import Settings, settings_for
 
+WRITES_ONE = "zdoctor facts --keep-paths -o me.json writes one."
 ENVIRONMENT = ""  # instead of a config: the environment alone
+LORA_TYPED = "zdoctor check lora.safetensors --base MODEL"
+_WEIGHTS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
 
 
 def examined(
@@ -29,8 +32,10 @@ def examined(
     selected: Sequence[str] = (),
     ignored: Sequence[str] = (),
     deep: bool = False,
+    online: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
+    base: str | None = None,
     progress: Any = None,
     as_runner: bool = False,
     to_repair: bool = False,
@@ -49,23 +54,40 @@ def examined(
     recorded = settings.machine if machine is None and not as_runner else machine if machine != HERE else None
     worlds = {} if worlds is None else worlds
     if recorded not in worlds:
-        how = {"deep": deep, "progress": progress, "trainer_source": trainer_source, "to_repair": to_repair}
-        worlds[recorded] = world_of(recorded, **how)
+        worlds[recorded] = world_of(
+            recorded,
+            deep=deep,
+            online=online,
+            progress=progress,
+            trainer_source=trainer_source,
+            to_repair=to_repair,
+        )
     world = worlds[recorded]
     if config == ENVIRONMENT:
         from ..examine.environment import examine_environment
 
         seen = examine_environment(world, rules, trainer or settings.trainer)
+    elif is_lora(config) and not as_runner:
+        from ..examine.lora import examine_lora
+
+        seen = examine_lora(config, world, rules, base, progress)
     else:
+        if base is not None:
+            raise UserError("--base is the model of a LoRA, and no LoRA was named.", LORA_TYPED)
         whose = trainer or _whose(config, settings)
         seen = examine_config(config, world, rules, deep=deep, trainer=whose, as_runner=as_runner)
     elsewhere = None if machine == HERE and settings.machine is None else machine
-    words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source))
+    words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source), ("base", base))
     options = tuple((name, value) for name, value in words if value is not None)
     report = replace(seen.report, options=options, settings=settings.told)
     if selected or ignored:
         report = replace(report, trainable=False, held_back=())
     return replace(seen, report=report)
+
+
+def is_lora(config: str) -> bool:
+    """Whether what was named is a file of weights, which is looked at as a LoRA, and no config."""
+    return config.lower().endswith(_WEIGHTS)
 
 
 def _whose(config: str, settings: Settings) -> str | None:
@@ -80,6 +102,7 @@ def world_of(
     machine: str | None,
     *,
     deep: bool = False,
+    online: bool = False,
     progress: Any = None,
     trainer_source: str | None = None,
     to_repair: bool = False,
@@ -88,6 +111,7 @@ def world_of(
 
     `to_repair`: and for a machine of which there is only the record.
     `deep`: it keeps receipts of the files that it hashes, and tells `progress` (bytes done, in all, file name).
+    `online`: the hub may be asked.
     """
     if trainer_source is not None:
         _require_checkout(trainer_source)
@@ -96,7 +120,7 @@ def world_of(
         from ..state.receipts import Receipts
 
         receipts = Receipts(state_folder())
-    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source)
+    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source, online=online)
     if machine is None:
         return live
     from ..probe.recorded import MachineError, RecordedWorld
@@ -112,11 +136,11 @@ def world_of(
             raise MachineError("it is not a JSON object")
         world = RecordedWorld(record, live)
     except FileNotFoundError:
-        raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
+        raise UserError(f"{machine}: there is no such file.", WRITES_ONE) from None
     except RecursionError:
         raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
-        raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
+        raise UserError(f"{machine} is no machine file: {error}.", WRITES_ONE) from None
     if to_repair and world.beside is None:
         raise UserError("a recorded machine can be looked at, not repaired.", "--machine here repairs on this one.")
     return world

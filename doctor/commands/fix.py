@@ -11,12 +11,14 @@ from ...reports import plan, terminal, words
 from .. import apply as writer
 from .. import state
 from ..errors import UserError
-from ..model import Report, TrainingEffect
+from ..model import Plan, Report, TrainingEffect, WriteTensors
+from ..model.lora import LORA
 from ..model.repairs import Fixed
 from ..progress import open_progress
 from . import console
 from .config_argument import (
     asked_for,
+    base_argument,
     comma_separated,
     config_argument,
     config_in_reach,
@@ -31,6 +33,7 @@ from .repair import carry_out, recover, say_unfinished
 def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     machine_arguments(parser)
+    base_argument(parser)
     parser.add_argument("--apply", action="store_true", help="repair (zdoctor undo puts everything back)")
     parser.add_argument(
         "--allow",
@@ -59,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             progress=progress.bytes_done,
             **asked_for(options),
         )
-    if done.before.trainer is not None and config != ENVIRONMENT:
+    if done.before.trainer not in (None, LORA) and config != ENVIRONMENT:
         state.remember(config)
     decisions = words.decisions(done.before, done.plan)
     following = _following(done, options)
@@ -107,6 +110,7 @@ def fix(
     deep: bool = False,
     trainer: str | None = None,
     trainer_source: str | None = None,
+    base: str | None = None,
     progress: Any = None,
 ) -> Fixed:
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
@@ -116,16 +120,21 @@ def fix(
     `progress` is told of bytes copied, and of those read by a `deep` check.
     """
 
-    def look() -> Report:
+    def look(at: str = config) -> Report:
         return examined(
-            config,
+            at,
             machine=machine,
             selected=selected,
             deep=deep,
             trainer=trainer,
             trainer_source=trainer_source,
+            base=base,
             progress=progress,
             to_repair=apply,
         ).report
 
-    return carry_out(look, apply=apply, allow=allow, asked=asked, progress=progress)
+    def look_again(plan: Plan) -> Report:
+        """At the copy, where one was made: a LoRA itself stays as it was."""
+        return look(next((step.path for step in plan.steps if isinstance(step, WriteTensors)), config))
+
+    return carry_out(look, look_again=look_again, apply=apply, allow=allow, asked=asked, progress=progress)

@@ -20,12 +20,14 @@ MOST_PASSES = 3
 def carry_out(
     look: Callable[[], Report],
     *,
+    look_again: Callable[[Plan], Report] | None = None,
     apply: bool,
     allow: TrainingEffect = "none",
     asked: bool = False,
     progress: Any = None,
 ) -> Fixed:
-    """What `look` reports, planned and, with `apply`, repaired; as in `fix`."""
+    """What `look` reports, planned and, with `apply`, repaired; as in `fix`. `look_again` looks after a plan was
+    carried out, where that is not the same."""
     first = look()
     plan = prescribe(first, allow=allow, asked=asked)
     binding = writer.bind(plan)
@@ -41,7 +43,7 @@ def carry_out(
             done = writer.apply(plan, binding=binding, state=state, progress=progress, group=group)
             applied.append(done.id)
             lines += map(writer.describe, plan.steps)
-            after = look()
+            after = look_again(plan) if look_again else look()
             plan = prescribe(after, allow=allow, asked=asked)
             binding = writer.bind(plan)
     except writer.ApplyError as error:

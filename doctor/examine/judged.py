@@ -13,12 +13,15 @@ from .certain import doubts_of
 
 # What the facts are about that a rule asks for; the first that fits. A rule that asks for none is about settings.
 _ABOUT: Mapping[str, tuple[str, ...]] = {
+    "the numbers": ("lora_values",),
+    "the names": ("lora",),
     "the script": ("script", "microstep"),
     "packages": ("environment", "packages"),
     "memory": ("memory",),
     "model files": ("model", "adapter", "starting_lora", "start", "hub", "storage"),
     "datasets": ("datasets",),
     "graphics card": ("gpus",),
+    "this computer": ("host",),
     "disk space": ("room",),
     "paths": ("files", "writes", "earlier", "remains"),
 }

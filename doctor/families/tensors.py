@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from . import classes, family_of
-from .mined import mined_classes, mined_tensors
+from .record.mined import mined_classes, mined_tensors
 from .record.shapes import BadConfig, Shapes
 
 

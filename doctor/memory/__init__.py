@@ -23,6 +23,7 @@ from .sizes import Sizes, sizes_of
 __all__ = ["GIB", "buckets", "predict"]
 
 
+SPILLS_SINCE = 536  # NVIDIA's driver
 # fields without which there is no figure
 _COUNTS = (
     *("architecture", "base_model", "batch_size", "datasets", "dtype", "gradient_checkpointing", "network_type"),
@@ -47,6 +48,8 @@ def predict(
     rank, batch = max(0, run.recipe.network.rank), max(1, run.recipe.batch_size)
     network = replace(run.recipe.network, rank=rank)
     run = replace(run, recipe=replace(run.recipe, batch_size=batch, network=network))
+    if system.os == "darwin" and system.machine == "arm64" and run.device.startswith("cuda") and not run.by_runner:
+        run = replace(run, device="mps")  # which accelerate takes there, whatever the config says
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates
@@ -82,7 +85,19 @@ def predict(
         blocks=blocks,
         block=blocks * sizes.block // max(1, sizes.blocks),
         elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
+        spill=_spill(card, system) if card else 0,
     )
+
+
+def _spill(card: Gpu, system: System) -> int:
+    """Bytes of the computer's memory that Windows gives a card whose own is full: half of it, by WDDM.
+
+    NVIDIA's driver does so from 536.40 on, unless its settings say "Prefer No Sysmem Fallback"
+    (nvidia.custhelp.com/app/answers/detail/a_id/5490).
+    """
+    major = card.driver.partition(".")[0]
+    moves = major.isdecimal() and int(major) >= SPILLS_SINCE
+    return system.memory_total // 2 if system.os == "windows" and card.driver_model in ("", "WDDM") and moves else 0
 
 
 def _with_one_picture_a_size(folder: DatasetFolder) -> DatasetFolder:

@@ -19,9 +19,14 @@ from .findings import Report as Report
 from .findings import Severity as Severity
 from .findings import Unjudged as Unjudged
 from .findings import found as found
+from .host import Host as Host
 from .hub import Hub as Hub
+from .hub import HubAnswer as HubAnswer
+from .hub import HubClient as HubClient
 from .hub import HubFile as HubFile
 from .hub import HubRepo as HubRepo
+from .lora import Lora as Lora
+from .lora import LoraValues as LoraValues
 from .memory import Alternative as Alternative
 from .memory import Elsewhere as Elsewhere
 from .memory import Memory as Memory
@@ -41,6 +46,7 @@ from .plans import Safety as Safety
 from .plans import SetValue as SetValue
 from .plans import Step as Step
 from .plans import TrainingEffect as TrainingEffect
+from .plans import WriteTensors as WriteTensors
 from .plans import WriteText as WriteText
 from .recipe import SamplePrompt as SamplePrompt
 from .run import Config as Config

@@ -13,7 +13,9 @@ from typing import Literal
 from .checkout import Checkout
 from .datasets import DatasetFolder
 from .environment import Environment, Installed
-from .hub import Hub
+from .host import Host
+from .hub import Hub, HubAnswer, HubClient
+from .lora import Lora, LoraValues
 from .memory import Memory
 from .record import dataclass, field
 from .remains import EarlierSave, Remains
@@ -32,6 +34,8 @@ class System:
     """The computer. `environment` holds only the variables that change what a trainer does, never secrets.
 
     `interpreter` is the Python that looks, "" where it is not known; `machine` the kind of processor ("x86_64").
+    `contained`: its memory is what a control group leaves (a container's limit). `swap` is that on its disks, None
+    where it is not known.
     """
 
     os: Literal["linux", "windows", "darwin"]
@@ -47,11 +51,18 @@ class System:
     interpreter: str = ""
     machine: str = ""
     typed_in: Shell | None = None
+    contained: bool = False
+    swap: int | None = None
 
     @property
     def shell(self) -> Shell:
         """The shell that commands are typed into: the one that zdoctor was started from, else the usual one."""
         return self.typed_in or ("powershell" if self.os == "windows" else "sh")
+
+    @property
+    def is_wsl(self) -> bool:
+        """Whether this Linux is a guest of Windows (its kernel's name says so)."""
+        return self.os == "linux" and "microsoft" in self.release.lower()
 
     def join(self, *parts: str) -> str:
         """Path parts joined as this system joins them."""
@@ -62,6 +73,12 @@ class System:
         """A path from the working directory on, without `..` in it."""
         flavour = ntpath if self.os == "windows" else posixpath
         return str(flavour.normpath(flavour.join(self.cwd, path)))
+
+    def is_inside(self, path: str, folder: str) -> bool:
+        """Whether an absolute path lies in a folder, or is it; Windows and macOS do not tell cases apart."""
+        flavour = ntpath if self.os == "windows" else posixpath
+        path, folder = (flavour.normpath(one if self.os == "linux" else one.lower()) for one in (path, folder))
+        return path == folder or path.startswith(folder.rstrip(flavour.sep) + flavour.sep)
 
     def shown(self, path: str) -> str:
         """A path with slashes of one kind; one of Windows may have both."""
@@ -77,7 +94,8 @@ class System:
 class Gpu:
     """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …").
 
-    `index` is NVML's, `uuid` "" where it is not known.
+    `index` is NVML's, `uuid` "" where it is not known. `unified`: its memory is the computer's own. `driver_model` is
+    what Windows drives it by ("WDDM", "TCC", "MCDM"), "" elsewhere and where it is not known.
     """
 
     index: int
@@ -88,6 +106,9 @@ class Gpu:
     driver: str
     source: str
     uuid: str = ""
+    unified: bool = False
+    driver_model: str = ""
+    maker: Literal["nvidia", "amd"] = "nvidia"
 
 
 MOST_CHILDREN = 2000  # names that are listed of a folder
@@ -165,11 +186,14 @@ class Facts:
     earlier: EarlierSave | Unknown | None = NOT_ASKED
     remains: Remains | Unknown = NOT_ASKED
     hub: Hub | Unknown = NOT_ASKED
+    client: HubClient | Unknown = NOT_ASKED
+    answers: Mapping[str, HubAnswer] | Unknown = NOT_ASKED
     storage: Storage | Unknown = NOT_ASKED
     datasets: tuple[DatasetFolder, ...] | Unknown = NOT_ASKED
     room: tuple[Room, ...] | Unknown = NOT_ASKED
     memory: Memory | Unknown = NOT_ASKED
     packages: Mapping[str, str] | Unknown = NOT_ASKED
+    host: Host | Unknown = NOT_ASKED
     environment: Environment | Unknown = NOT_ASKED
     installed: Installed | Unknown = NOT_ASKED
     logins: tuple[str, ...] | Unknown = NOT_ASKED
@@ -177,3 +201,5 @@ class Facts:
     checkout: Checkout | Unknown | None = NOT_ASKED
     script: Script | Unknown = NOT_ASKED
     microstep: MicroStep | Unknown = NOT_ASKED
+    lora: Lora | Unknown = NOT_ASKED
+    lora_values: LoraValues | Unknown = NOT_ASKED

@@ -104,6 +104,7 @@ class Report:
     names them; `deep` when the model's files were read as a whole; `trainable` when `zdoctor train` would start,
     `held_back` the rules by whose errors alone it would not.
     `command` is what was asked for, `options` how (machine, trainer, trainer-source, each with its value);
+    `subject` is a line about what was looked at, "" where that is a config.
     `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
     `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
     where there is none; what a `baseline` knows is no finding.
@@ -129,6 +130,7 @@ class Report:
     cut_short: str = ""
     strict: bool = False
     allowed: tuple[Allowed, ...] = ()
+    subject: str = ""
     python: str = ""
     settings: str = ""
     baseline: Baselined | None = None

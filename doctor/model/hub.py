@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from .record import dataclass
+from .record import dataclass, field
 
 FileState = Literal["ok", "missing", "dangling", "wrong-link", "wrong-size", "wrong-content", "broken-structure"]
 
@@ -120,3 +121,36 @@ class Hub:
 
     def repo(self, repo_id: str | None) -> HubRepo | None:
         return next((r for r in self.repos if r.repo == repo_id), None)
+
+
+@dataclass(frozen=True)
+class HubClient:
+    """The huggingface_hub that the run will use, and the environment variables that come between it and the hub.
+
+    `version` is "" where it is not installed. `variables` are those that are set, by their names, of the two
+    spellings of a proxy the one that counts. `bundles` says what is wrong with the files of certificates among them.
+    `lacks` are the packages for proxies and transfers that are not installed.
+    """
+
+    version: str = ""
+    python: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    bundles: Mapping[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HubAnswer:
+    """What the hub said of a repository's file when it was asked, without its body; `status` 0: it said nothing.
+
+    `code` and `message` are its X-Error-Code and X-Error-Message, `wait` the seconds after which it takes more
+    requests, `failed` why nothing came, `unasked` why it could not be asked. `token`: whether one was sent.
+    """
+
+    status: int = 0
+    code: str = ""
+    message: str = ""
+    wait: int | None = None
+    failed: str = ""
+    unasked: str = ""
+    token: bool = False

@@ -52,6 +52,7 @@ class Memory:
     under the computed one to `margin` above it. CUDA shows `cards` of the same kind, of which the fullest has
     `least_free` bytes left; the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is
     where the run would fit, when it does not fit here. `as_published`: parts that are not here were taken so.
+    `spill` bytes of the computer's memory take what the card does not hold, at a fraction of its speed.
     """
 
     device: str
@@ -71,6 +72,7 @@ class Memory:
     block: int = 0
     elsewhere: Elsewhere | None = None
     as_published: bool = False
+    spill: int = 0
 
     @property
     def peak(self) -> Phase:

@@ -99,10 +99,11 @@ class Quarantine(_Step):
 
 @dataclass(frozen=True)
 class WriteText(_Step):
-    """Write a small text file (a ref)."""
+    """Write a small text file (a ref). `before` is what it holds now, where the difference is worth showing."""
 
     path: str
     text: str
+    before: str | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,31 @@ class InstallPackages(_Step):
         return self.path, f"/{self.wanted}"
 
 
+@dataclass(frozen=True)
+class CopiedTensor:
+    """One tensor of a new file: `name` there, `source` in the old one, of which it has these `rows` (None: all).
+
+    `number` makes it a new one that holds that number alone.
+    """
+
+    name: str
+    source: str
+    rows: tuple[int, int] | None = None
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class WriteTensors(_Step):
+    """Write a new safetensors file of tensors of another, which has `size` bytes; `changes` says what is other."""
+
+    path: str
+    source: str
+    size: int
+    tensors: tuple[CopiedTensor, ...]
+    metadata: tuple[tuple[str, str], ...] = ()
+    changes: tuple[str, ...] = ()
+
+
 Step = (
     SetValue
     | ReplaceText
@@ -188,6 +214,7 @@ Step = (
     | PlaceCopy
     | FetchFile
     | InstallPackages
+    | WriteTensors
 )
 
 

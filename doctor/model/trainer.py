@@ -26,7 +26,7 @@ class Trainer:
     `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""
     where they hold its options and no more. `packages` are what it imports or installs as itself, and hardly anything
     else: where they are, it can run. `requirements` are the files of its checkout that say what it needs, for
-    one kind of machine each, `entries` the modules that it imports whenever it starts, where that is not `marker`.
+    one kind of machine each, `entries` the modules that every training imports.
 
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
     which raises UserError with what it would not obey; "" where it takes none of them.
@@ -74,6 +74,11 @@ class Trainer:
     strict_names: bool = False
     missing_on_meta: bool = False
     own_classes: bool = False
+    # how many processes load pictures beside the training, and how many batches each holds ready: settings, defaults
+    workers: tuple[str, int] = ("", 0)
+    prefetched: tuple[str, int] = ("", 2)
+    # the setting that pins offloaded weights in RAM, and ends the run where that is refused
+    pins: str = ""
     # its datasets: folders and nothing else; pictures of these suffixes, of the top of a folder alone
     datasets_are_folders: bool = False
     top_suffixes: tuple[str, ...] = ()

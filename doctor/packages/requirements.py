@@ -6,7 +6,7 @@ Source: pip's documentation, "Requirements File Format"; PEP 508 for what a line
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..model import Where
@@ -83,21 +83,33 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         yield first, begun.strip()
 
 
-def of_project(project: Mapping[str, Any], path: str, text: str) -> Asked:
-    """The dependencies and the Python that a pyproject.toml names; nothing where they are made by a script."""
-    table = project.get("project")
-    table = table if isinstance(table, Mapping) else {}
+def of_project(table: Mapping[str, Any], path: str, text: str) -> list[Asked]:
+    """The dependencies and the Python that the project table of a pyproject.toml, or a setup.py, names.
+
+    Extras that bring torch are for one kind of machine each (cuda, rocm): there is one answer for each of these.
+    """
     lines = table.get("dependencies")
+    python = table.get("requires-python")
+    base = [*([f"python {python}"] if isinstance(python, str) else []), *(lines if isinstance(lines, list) else ())]
+    extras = table.get("optional-dependencies")
+    kinds = [extra for extra in (extras.values() if isinstance(extras, Mapping) else ()) if _brings_torch(extra)]
+    return [of_texts([*base, *kind], path, text) for kind in kinds or [[]]]
+
+
+def _brings_torch(lines: object) -> bool:
+    return isinstance(lines, list) and any(re.match(r"torch\b(?!-)", line) for line in lines if isinstance(line, str))
+
+
+def of_texts(lines: Sequence[object], path: str, text: str) -> Asked:
+    """The requirements of a list, each placed where the text of its file has it first."""
     found: list[Requirement] = []
     unread: list[str] = []
-    python = table.get("requires-python")
-    asked = [f"python {python}"] if isinstance(python, str) else []
-    for line in (*asked, *(lines if isinstance(lines, list) else ())):
+    for line in lines:
         one = requirement(line) if isinstance(line, str) else None
         if one is None:
             unread.append(f"{path}: {line}")
             continue
-        place = text.find(str(python) if one.name == "python" else line)
+        place = text.find(str(line).removeprefix("python "))
         found.append(_placed(one, path, text.count("\n", 0, place) + 1 if place >= 0 else 1))
     return Asked(tuple(found), unread=tuple(unread))
 

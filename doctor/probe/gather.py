@@ -19,7 +19,9 @@ from ..schema.tables import shipped
 from .dataset import probe_datasets
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
+from .host import probe_host
 from .hub import claimed, probe_hub
+from .hub.client import probe_answers, probe_client
 from .installed import probe_installed
 from .model import probe_adapter, probe_model
 from .skeletons import with_skeletons
@@ -90,12 +92,15 @@ PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
     "gpus": lambda world: world.gpus(),
     "packages": lambda world: world.packages(),
+    "host": probe_host,
     "environment": probe_environment,
     "installed": probe_installed,
     "logins": probe_logins,
     "files": probe_files,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
+    "client": probe_client,
+    "answers": probe_answers,
     "model": _model,
     "adapter": probe_adapter,
     "starting_lora": probe_starting_lora,
@@ -110,6 +115,8 @@ PROBES: Mapping[str, Probe] = {
     "checkout": _checkout,
     "script": _script,
     "microstep": lambda world: Unknown("no step was tried: that is what zdoctor probe does"),
+    "lora": lambda world: Unknown("no LoRA was named"),
+    "lora_values": lambda world: Unknown("no LoRA was named"),
 }
 
 
@@ -133,7 +140,7 @@ def gather(
     def establish(name: str) -> Any:
         if name not in known:
             known[name] = _probe(PROBES[name], establish)
-            if shared is not None and name in ("system", "gpus", "packages", "schema", "checkout"):
+            if shared is not None and name in ("system", "gpus", "host", "packages", "schema", "checkout"):
                 shared[name] = known[name]
         return known[name]
 

@@ -6,6 +6,7 @@ Storage speed is measured on the user's own files past the page cache, never on 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..model import Component, Gpu, Schema, Speed, System, Unknown
+from ..model import Component, Gpu, Host, HubAnswer, Schema, Speed, System, Unknown
 from ..model.environment import Metadata
 from ..model.shell import Shell, shell_among
-from . import filesystem
+from . import filesystem, host
 from .cards import cards
 from .disks import MountLine, folders_below, mount_of, read_mounts
+from .hub.client import BUNDLES, PROXIES
 from .speed import speed_of
 from .world import Mount, Shapes, Stat, World
 
@@ -26,26 +28,21 @@ if TYPE_CHECKING:
     from ..state.receipts import Receipts
     from .digests import Progress
 
-# Only variables that change what a trainer or the hub does; a token is never among them.
+# Only variables that change what a trainer or the hub does; never a token, nor a password in an address.
 VARIABLES = (
-    *(
-        "CUDA_DEVICE_ORDER",
-        "CUDA_VISIBLE_DEVICES",
-        "HF_ENDPOINT",
-        "HF_HOME",
-        "HF_HUB_CACHE",
-        "HF_HUB_DISABLE_SYMLINKS",
-    ),
-    *("HF_HUB_DISABLE_XET", "HF_HUB_OFFLINE", "HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8"),
-    *("PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE", "XDG_CACHE_HOME"),
+    *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"),
+    *("HF_HUB_DISABLE_SYMLINKS", "HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_HUB_OFFLINE"),
+    *("HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8", "PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE"),
+    *(*BUNDLES, *PROXIES, *map(str.lower, PROXIES), "XDG_CACHE_HOME"),
 )
+_LOGIN = re.compile(r"(?<=://).*@|^(?!\w+://).*@")
 STEADY_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay", "tmpfs")
 
 
 class LiveWorld(World):
     """This machine. Environment, working directory and home can be given, for tests and for the demo.
 
-    `trainer_source` is a checkout of the trainer that the user named.
+    `trainer_source` is a checkout of the trainer that the user named. `online`: the hub may be asked.
     """
 
     def __init__(
@@ -57,7 +54,9 @@ class LiveWorld(World):
         receipts: Receipts | None = None,
         progress: Progress | None = None,
         trainer_source: str | None = None,
+        online: bool = False,
     ) -> None:
+        self._online = online
         self.variables = dict(os.environ if environment is None else environment)
         self._cwd = cwd or str(Path.cwd())
         self._home = home or str(Path.home())
@@ -69,10 +68,8 @@ class LiveWorld(World):
 
     @cached_property
     def system(self) -> System:
-        total, available = memory()
-        limit = container_limit()
-        if limit is not None:
-            total, available = min(total, limit[0]), min(available, max(0, limit[0] - limit[1]))
+        given = self.variables
+        memory = host.memory()
         return System(
             os=os_name(),
             release=release(),
@@ -80,9 +77,11 @@ class LiveWorld(World):
             cwd=self._cwd,
             home=self._home,
             cpus=os.cpu_count() or 1,
-            memory_total=total,
-            memory_available=available,
-            environment={name: self.variables[name] for name in VARIABLES if name in self.variables},
+            memory_total=memory.total,
+            memory_available=memory.available,
+            swap=memory.swap,
+            contained=memory.contained,
+            environment={name: _without_login(name, given[name]) for name in VARIABLES if name in given},
             interpreter=sys.executable or "",
             machine=processor(self.variables),
             typed_in=shell_here(),
@@ -217,6 +216,9 @@ class LiveWorld(World):
     def _gpus(self) -> tuple[Gpu, ...] | Unknown:
         return cards()
 
+    def host(self) -> Host | Unknown:
+        return host.limits(self.variables)
+
     def search_path(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(os.path.abspath(folder or ".") for folder in sys.path))
 
@@ -232,10 +234,23 @@ class LiveWorld(World):
             found = versions_in(self, folder) | found
         return found
 
+    def ask_hub(self, python: str, wanted: Mapping[str, str]) -> Mapping[str, HubAnswer]:
+        if not self._online:
+            return {}
+        from .hub.question import ask
+
+        if self._progress is not None:
+            self._progress(0, 0, f"asking the hub about {', '.join(wanted)}")
+        return ask(python, wanted, self.variables)
+
     def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
         from .packages import metadata_in
 
         return metadata_in(self, folders)
+
+
+def _without_login(name: str, value: str) -> str:
+    return _LOGIN.sub("", value) if name.upper() in (*PROXIES, "HF_ENDPOINT") else value
 
 
 def os_name() -> Literal["linux", "windows", "darwin"]:
@@ -268,30 +283,3 @@ def processor(variables: Mapping[str, str]) -> str:
     if sys.platform == "win32":
         return variables.get("PROCESSOR_ARCHITEW6432") or variables.get("PROCESSOR_ARCHITECTURE", "")
     return os.uname().machine
-
-
-def memory() -> tuple[int, int]:
-    """(total, available) bytes of RAM. Linux says both in one file; importing psutil for it would cost 15 ms."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in lines)}
-        return found["MemTotal"], found["MemAvailable"]
-    except (OSError, ValueError, KeyError, IndexError):
-        import psutil
-
-        memory = psutil.virtual_memory()
-        return memory.total, memory.available
-
-
-def container_limit() -> tuple[int, int] | None:
-    """(limit, used) of this process's control group in bytes, None without a limit (docs: cgroup v2, then v1)."""
-    pairs = (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    )
-    for limit, used in pairs:
-        try:
-            return int(Path(limit).read_bytes()), int(Path(used).read_bytes())
-        except (OSError, ValueError):
-            continue
-    return None

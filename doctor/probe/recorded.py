@@ -1,6 +1,7 @@
 """A machine as data: answer from a machine file (`recorder` writes one).
 
 {"schema": "zdoctor.machine/1", "about": "where this record comes from",
+ "host": {"shared_memory": 67108864, "open_files": 1024},      limits, as doctor/model/host.py names them
  "live": false,       true: what is not recorded is asked of this machine (a partial record)
  "complete": true,    true: a path that is not recorded does not exist; false: it is unknown
  "system": {…}, "gpus": [{…}] or "why unknown", "packages": {"torch": "2.13.0"},
@@ -23,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..files import fingerprints
-from ..model import Gpu, Schema, Speed, System, Unknown
+from ..model import Gpu, Host, Schema, Speed, System, Unknown
 from ..model.environment import Metadata, plain
 from ..model.record import dataclass, field, replace
 from .from_json import Malformed, from_json
@@ -58,6 +59,7 @@ class _Machine:
     now_ns: int = 2**62
     system: System | None = None
     gpus: tuple[Gpu, ...] | str | None = None
+    host: Host | None = None
     packages: Mapping[str, str] | None = None
     metadata: tuple[Metadata, ...] | None = None
     mounts: tuple[_Point, ...] = ()
@@ -271,6 +273,10 @@ class RecordedWorld(World):
         if isinstance(cards, str):
             return Unknown(cards)
         return tuple(replace(card, index=index) for index, card in enumerate(cards))
+
+    def host(self) -> Host | Unknown:
+        told = self._told.host
+        return super().host() if told is None else told
 
     def search_path(self) -> tuple[str, ...]:
         return super().search_path() if self._told.packages is None else ()

@@ -1,15 +1,14 @@
-"""Write a machine file: every answer that a check asked for, redacted, so that it replays elsewhere."""
+"""Write a machine file: every answer that a check asked for, so that it replays elsewhere."""
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Gpu, Speed, System, Unknown
+from ..model import Gpu, Host, Speed, Unknown
 from ..model.cards import VISIBLE
 from ..model.environment import Metadata
 from .image import IMAGES
@@ -30,6 +29,7 @@ class Recorder(World):
         self._packages: dict[str, str] = {}
         self._metadata: Mapping[str, Metadata] = {}
         self._gpus: Any = None
+        self._host: Host | Unknown = Unknown("not asked")
         self._elsewhere: tuple[str, ...] = ()
 
     def stat(self, path: str) -> Stat | Unknown | None:
@@ -118,6 +118,10 @@ class Recorder(World):
                 del card["uuid"]  # nobody hands on the number of a card that nothing names by it
         return answer
 
+    def host(self) -> Host | Unknown:
+        self._host = super().host()
+        return self._host
+
     def packages(self) -> dict[str, str]:
         self._packages = super().packages()
         return self._packages
@@ -127,10 +131,10 @@ class Recorder(World):
         return self._metadata
 
     def record(self, about: str) -> dict[str, Any]:
-        """Everything that was asked, redacted: the home folder becomes a neutral one; no secret was ever read."""
+        """Everything that was asked, as it was answered: `redact` makes it fit to be shown."""
         system = {k: v for k, v in asdict(self.system).items() if k != "recorded"}
         system["environment"] = dict(system["environment"])
-        made = {
+        return {
             "schema": SCHEMA,
             "about": about,
             "live": False,
@@ -138,6 +142,7 @@ class Recorder(World):
             "now_ns": self.now_ns(),
             "system": system,
             "gpus": self._gpus,
+            "host": None if isinstance(self._host, Unknown) else asdict(self._host),
             "packages": self._packages,
             "metadata": [asdict(one) for one in self._metadata.values()],
             "mounts": list(self._mounts.values()),
@@ -145,7 +150,6 @@ class Recorder(World):
             "speeds": list(self._speeds.values()),
             "files": self._files,
         }
-        return redact(made, self.system)
 
 
 def _veiled(caption: bytes) -> bytes:
@@ -155,18 +159,3 @@ def _veiled(caption: bytes) -> bytes:
     except UnicodeDecodeError:
         return re.sub(rb"[A-Za-z0-9]", b"x", caption)
     return re.sub(rb"\S", b"x", caption)
-
-
-def redact(record: dict[str, Any], system: System) -> dict[str, Any]:
-    """The record with the user's home folder replaced everywhere, in keys and values."""
-    neutral = "C:\\Users\\user" if system.os == "windows" else "/home/user"
-    home = system.home.rstrip("/\\")
-    if len(home) < 2 or home == neutral:
-        return record
-    text = json.dumps(record, ensure_ascii=False)
-    made: dict[str, Any] = json.loads(text.replace(_inside(home), _inside(neutral)))
-    return made
-
-
-def _inside(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]

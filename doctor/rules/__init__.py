@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from ..errors import UserError
 from ..model import SEVERITIES, Facts, Finding, Fix, Severity
+from ..model.lora import LORA
 from ..model.record import dataclass, replace
 from ..model.script import SCRIPT
 from ..model.trainer import takes_in
@@ -66,9 +67,10 @@ class Rule:
     def suits(self, trainer: str | None) -> bool:
         """Whether it says anything about this trainer's configs; a config that nobody claims is anybody's.
 
-        Of a training script only its own rules say anything, and the one about files that do not parse.
+        Of a training script or a LoRA only its own rules say anything, and of the former the one about files that do
+        not parse.
         """
-        if SCRIPT in self.trainers or trainer == SCRIPT:
+        if any(own in self.trainers or trainer == own for own in (SCRIPT, LORA)):
             return trainer in self.trainers or (trainer == SCRIPT and self.needs == ("config",))
         return trainer is None or takes_in(self.trainers, trainer)
 

@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from zdoctor.checks.memory import no_gpu_for_full_model, ram_over_budget, vram_over_budget
+from zdoctor.doctor.apply import apply
+from zdoctor.doctor.apply.steps import diff
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.model import (
     Component,
     Fix,
     Gpu,
+    Host,
     Memory,
     ModelFolder,
+    Plan,
     Run,
     SetValue,
     System,
@@ -29,9 +33,9 @@ from zdoctor.doctor.model.cards import CHOSEN
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.rules import Unestablished
-from zdoctor.fixes.memory import choose_another_card, lower_the_peak
+from zdoctor.fixes.memory import choose_another_card, give_the_wsl_more, lower_the_peak
 from zdoctor.tests.changes import changed
-from zdoctor.tests.machines import gpu, load
+from zdoctor.tests.machines import WSL, gpu, load
 from zdoctor.tests.models import probed, run_of
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 30 * GIB, 28 * GIB)
@@ -256,6 +260,25 @@ def test_a_recorded_server_with_two_cards(
             assert f"CUDA_VISIBLE_DEVICES={environment['CUDA_VISIBLE_DEVICES']} hides every GPU" in finding.text()
 
 
+@pytest.mark.parametrize(
+    ("card", "ram", "severity"),
+    [
+        (replace(card(8), driver="560.81", driver_model="WDDM"), 64, "warning"),
+        (replace(card(8), driver="560.81"), 64, "warning"),
+        (replace(card(4), driver="560.81", driver_model="WDDM"), 8, "error"),  # 4 GiB more are too little
+        (replace(card(8), driver="531.79", driver_model="WDDM"), 64, "error"),
+        (replace(card(8), driver="560.81", driver_model="TCC"), 64, "error"),
+        (replace(card(48), driver="560.81", driver_model="WDDM"), 64, None),
+    ],
+)
+def test_windows_keeps_in_ram_what_a_card_does_not_hold(card: Gpu, ram: int, severity: str | None) -> None:
+    windows = replace(SYSTEM, os="windows", memory_total=ram * GIB, memory_available=ram * GIB)
+    run = zimage(**QUANTIZED)
+    seen = list(vram_over_budget(run, memory(run, card, windows)))
+    assert [finding.severity for finding in seen] == ([severity] if severity else [])
+    assert all(("Windows keeps" in finding.consequence()) is (severity == "warning") for finding in seen)
+
+
 def test_the_fix_is_the_shortest_ladder_that_fits() -> None:
     run = zimage(cache_text_embeddings=False)
     seen = memory(run, card(16))
@@ -319,6 +342,51 @@ def test_ram() -> None:
     # without an adapter nothing but the quantized weights must be held: what lies on disk as it is used gives way
     bare = changed(run, adapter=None)
     assert list(ram_over_budget(bare, memory(bare, card(24), busy), busy)) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "says", "ends"),
+    [
+        (replace(SYSTEM, contained=True, swap=0), "(measured: what this container is given)", "ends the run without"),
+        (replace(SYSTEM, release=WSL), "(measured: what Windows gives the WSL)", "slows to a crawl"),
+        (replace(SYSTEM, swap=64 * GIB), "(measured)", "slows to a crawl"),
+    ],
+)
+def test_ram_and_where_it_comes_from(system: System, says: str, ends: str) -> None:
+    small = replace(system, memory_total=8 * GIB, memory_available=6 * GIB)
+    run = zimage(adapter="a/b")
+    (finding,) = ram_over_budget(run, memory(run, card(24), small), small)
+    assert says in finding.text() and ends in finding.consequence()
+    assert (finding.severity == "error") is (not small.swap)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "[wsl2]\nmemory={}\n"),
+        ("[experimental]\r\nsparseVhd=true", "[experimental]\r\nsparseVhd=true\r\n[wsl2]\r\nmemory={}\r\n"),
+        ("\ufeff[wsl2]\nswap=0\n", "\ufeff[wsl2]\nmemory={}\nswap=0\n"),
+        ("[wsl2]", "[wsl2]\nmemory={}\n"),
+        ("# mine\n[WSL2]\nswap=0\n Memory = 8GB # all\n[x]\n", "# mine\n[WSL2]\nswap=0\nmemory={}# all\n[x]\n"),
+        ("[wsl2]\nswap=0\n[x]\nmemory=1\n", "[wsl2]\nmemory={}\nswap=0\n[x]\nmemory=1\n"),
+    ],
+)
+def test_the_memory_that_windows_gives_a_wsl(tmp_path: Path, before: str, after: str) -> None:
+    file = tmp_path / ".wslconfig"
+    if before:
+        file.write_bytes(before.encode())
+    small = replace(SYSTEM, release=WSL, memory_total=8 * GIB, memory_available=6 * GIB)
+    run = zimage(adapter="a/b")
+    predicted = memory(run, card(24), small)
+    (finding,) = ram_over_budget(run, predicted, small)
+    (fix,) = give_the_wsl_more(finding, predicted, small, Host(wsl_config=str(file), wsl_text=before))
+    size = f"{-(-(predicted.host_peak + 2 * GIB) // GIB) + 1}GB"
+    assert fix.safety == "ask" and f"memory={size}" in fix.title
+    plan = Plan(str(tmp_path / "c.yaml"), (fix,))
+    assert f"\n+memory={size}" in diff(plan)
+    apply(plan, state=tmp_path / "state")
+    assert file.read_bytes().decode() == after.format(size)
+    assert not list(give_the_wsl_more(finding, predicted, SYSTEM, Host()))
 
 
 def test_no_gpu() -> None:

@@ -23,6 +23,7 @@ from ...model import (
     ReplaceText,
     SetValue,
     Step,
+    WriteTensors,
     WriteText,
 )
 from ..actions.copy import Progress
@@ -37,6 +38,7 @@ from . import (
     mirror_folder,
     place_copy,
     quarantine,
+    write_tensors,
     write_text,
 )
 from .needs import Needs, Work
@@ -70,6 +72,7 @@ KINDS: dict[type[Step], Kind] = {
     PlaceCopy: place_copy,
     FetchFile: fetch_file,
     InstallPackages: install_packages,
+    WriteTensors: write_tensors,
 }
 
 
@@ -95,7 +98,10 @@ def diff(plan: Plan) -> str:
     for group in ordered(plan):
         edits = [step for step in group if isinstance(step, SetValue | ReplaceText)]
         if not edits:
-            lines += map(describe, group)
+            rewritten = [step for step in group if isinstance(step, WriteText) and step.before is not None]
+            for step in rewritten:
+                parts += unified_diff(_lines(step.before or ""), _lines(step.text), step.path, step.path, lineterm="")
+            lines += [describe(step) for step in group if step not in rewritten]
             continue
         path = at(edits[0].path)
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..mined import mined_class
 from ..record import ModelClass
+from ..record.mined import mined_class
 
 QWEN_IMAGE_VAE: ModelClass = mined_class(
     "AutoencoderKLQwenImage", "a VAE of Qwen-Image", ("encoder.down_blocks.0.norm1.gamma",)

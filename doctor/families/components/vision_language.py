@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..mined import mined_class
 from ..record import ModelClass
+from ..record.mined import mined_class
 from ..record.shapes import Shapes
 from ..record.single_file import Dialect
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.weights import COMFYUI_PREFIX
-from ..mined import mined_class, mined_tensors
+from ..record.mined import mined_class, mined_tensors
 from ..record.shapes import Shapes
 from ..record.single_file import original_layout
 

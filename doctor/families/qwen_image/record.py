@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..mined import mined_class
 from ..record import AiToolkit, Family, Fit, Loader
+from ..record.mined import mined_class
 
 _IMAGE = "Qwen/Qwen-Image"
 _FILES = "Comfy-Org/Qwen-Image_ComfyUI"

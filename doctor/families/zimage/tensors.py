@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..mined import mined_class, mined_tensors
+from ..record.mined import mined_class, mined_tensors
 from ..record.shapes import BadConfig, Shapes, size, sizes
 from ..record.single_file import original_layout
 

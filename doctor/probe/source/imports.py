@@ -77,5 +77,6 @@ def _upwards(module: str) -> Iterator[str]:
 def _files_of(module: str) -> Iterator[str]:
     for one in _upwards(module):
         path = one.replace(".", "/")
-        yield f"{path}.py"
-        yield f"{path}/__init__.py"
+        for folder in ("", "src/"):  # of a checkout whose modules lie in src, as setuptools and hatchling find them
+            yield f"{folder}{path}.py"
+            yield f"{folder}{path}/__init__.py"

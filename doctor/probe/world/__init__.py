@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Literal
 
-from ...model import Component, Gpu, Schema, Speed, System, Unknown
+from ...model import Component, Gpu, Host, HubAnswer, Schema, Speed, System, Unknown
 from ...model.environment import Metadata
 from ...model.record import dataclass
 
@@ -117,6 +117,10 @@ class World:
     def gpus(self) -> tuple[Gpu, ...] | Unknown:
         return SILENT if self.beside is None else self.beside.gpus()
 
+    def host(self) -> Host | Unknown:
+        """The bounds of this user's programs; what of it lies in files of the user is left to `probe_host`."""
+        return SILENT if self.beside is None else self.beside.host()
+
     def skeletons(self, parts: Mapping[str, Component]) -> Mapping[str, Shapes | Unknown]:
         """Name -> shape of all that the installed libraries take from the weight files of these parts.
 
@@ -143,6 +147,13 @@ class World:
     def metadata(self, folders: Sequence[str]) -> Mapping[str, Metadata]:
         """What the packages in these folders say of themselves, by their plain names."""
         return {} if self.beside is None else self.beside.metadata(folders)
+
+    def ask_hub(self, python: str, wanted: Mapping[str, str]) -> Mapping[str, HubAnswer]:
+        """What the hub says of a file of each repository, asked by the client of `python`; {} unless that is wanted.
+
+        The only question of a check that leaves the machine. Starts a process; at most a quarter of a minute each.
+        """
+        return {} if self.beside is None else self.beside.ask_hub(python, wanted)
 
     @cached_property
     def flavour(self) -> ModuleType:

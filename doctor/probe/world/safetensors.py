@@ -78,6 +78,19 @@ def read_header(world: World, path: str, name: str, stat: Stat) -> WeightFile:
 forget_headers = read_header.cache_clear  # for a process that looks again and again
 
 
+def offsets(world: World, path: str) -> dict[str, tuple[int, int]] | Unknown:
+    """Where each tensor of a sound file begins and ends, counted from the beginning of the file."""
+    _, stat = world.resolve(path)
+    try:
+        header = _header(world, path, stat.size if isinstance(stat, Stat) else 0)
+        tree = parse_tree(header)
+    except BadFile as error:
+        return Unknown(str(error))
+    tree.pop("__metadata__", None)
+    behind = 8 + len(header)
+    return {name: (behind + of["data_offsets"][0], behind + of["data_offsets"][1]) for name, of in tree.items()}
+
+
 def _header(world: World, path: str, size: int) -> bytes:
     """The header's text. Raises BadFile."""
     if size == 0:

@@ -27,7 +27,7 @@ def found(home: Path, repo: str = REPO, **variables: str) -> list[Finding]:
     world = LiveWorld(variables, cwd=str(home), home=str(home))
     hub = probe_hub(world, run_with(repo))
     assert isinstance(hub, Hub)
-    return list(gated_model_without_token(run_with(repo), hub))
+    return list(gated_model_without_token(run_with(repo), hub, {}))
 
 
 def downloaded(home: Path, server: HubServer, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.families import mined
+from zdoctor.doctor.families.record import mined
 from zdoctor.doctor.families.record.shapes import BadConfig, Tensors
 from zdoctor.doctor.families.record.single_file import same_name
 from zdoctor.maintenance.classes import CLASSES, Source

@@ -99,11 +99,13 @@ def test_pip_reads_the_same_file_the_same_way(tmp_path: Path) -> None:
 
 def test_a_project_with_its_python() -> None:
     text = '[project]\nrequires-python = ">=3.10, <3.13"\ndependencies = [\n  "av==14.0.1",\n  "pillow>=11.3.0",\n]\n'
-    project = {"project": {"requires-python": ">=3.10, <3.13", "dependencies": ["av==14.0.1", "pillow>=11.3.0"]}}
-    found = [(one.text, one.where.line if one.where else 0) for one in of_project(project, "p", text).requirements]
+    project = {"requires-python": ">=3.10, <3.13", "dependencies": ["av==14.0.1", "pillow>=11.3.0"]}
+    [asked] = of_project(project, "p", text)
+    found = [(one.text, one.where.line if one.where else 0) for one in asked.requirements]
     assert found == [("python>=3.10,<3.13", 2), ("av==14.0.1", 4), ("pillow>=11.3.0", 5)]
 
 
-@pytest.mark.parametrize("project", [{}, {"project": 3}, {"project": {"dynamic": ["dependencies"]}}])
+@pytest.mark.parametrize("project", [{}, {"dependencies": 3}, {"optional-dependencies": {"cuda": 3}}])
 def test_a_project_that_says_nothing(project: dict[str, object]) -> None:
-    assert of_project(project, "p", "").requirements == ()
+    [asked] = of_project(project, "p", "")
+    assert asked.requirements == ()

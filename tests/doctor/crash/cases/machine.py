@@ -75,7 +75,7 @@ CASES: dict[str, tuple[str, str, str]] = {
             "dataloader's "
             "workers are out of shared memory."
         ),
-        "",
+        "HST001",
         "/dev/shm",
     ),
     "worker killed": (

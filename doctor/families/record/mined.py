@@ -21,9 +21,9 @@ from math import ceil, isqrt
 from pathlib import Path
 from typing import Any
 
-from .record import ModelClass
-from .record.shapes import LARGEST_SIZE, MOST_LAYERS, MOST_TENSORS, BadConfig, Shapes, Tensors, check_axes
-from .record.single_file import Dialect, Original, own_names, same_name, with_prefix
+from . import ModelClass
+from .shapes import LARGEST_SIZE, MOST_LAYERS, MOST_TENSORS, BadConfig, Shapes, Tensors, check_axes
+from .single_file import Dialect, Original, own_names, same_name, with_prefix
 
 CLASSES_FILE = Path(__file__).with_name("classes.json")
 Mined = Mapping[str, Any]

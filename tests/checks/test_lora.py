@@ -1,0 +1,355 @@
+"""Each damage of a finished LoRA is found, for every family with a record, and healthy ones are silent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.check import check
+from zdoctor.doctor.families import families
+from zdoctor.doctor.model import Report
+from zdoctor.tests.loras import as_kohya, as_peft, pairs_of, saved
+
+FAMILIES = [one.name for one in families() if one.transformer is not None and one.lora_blocks]
+Tensors = dict[str, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def rules(report: Report) -> set[str]:
+    return {finding.rule for finding in report.findings if finding.severity != "note"}
+
+
+def of(family: str) -> Tensors:
+    return as_peft(pairs_of(family), "transformer.")
+
+
+def looked_at(tensors: Tensors, base: str | None = None) -> Report:
+    saved(Path("lora.safetensors"), tensors)
+    return check("lora.safetensors", base=base)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("layout", ["diffusers", "kohya"])
+def test_a_healthy_one_is_silent(family: str, layout: str) -> None:
+    pairs = pairs_of(family)
+    tensors = as_peft(pairs, "transformer.") if layout == "diffusers" else as_kohya(family, pairs, original=True)
+    report = looked_at(tensors, base=family)
+    assert not report.findings
+    assert not report.not_judged
+    assert report.exit_code == 0
+
+
+def zero_up(tensors: Tensors) -> None:
+    for name in tensors:
+        if "lora_B" in name:
+            tensors[name] = torch.zeros_like(tensors[name])
+
+
+def zero_down(tensors: Tensors) -> None:
+    for name in tensors:
+        if "lora_A" in name:
+            tensors[name] = torch.zeros_like(tensors[name])
+
+
+def one_nan(tensors: Tensors) -> None:
+    list(tensors.values())[-1][-1, -1] = math.nan
+
+
+def one_infinite(tensors: Tensors) -> None:
+    next(iter(tensors.values()))[0, 0] = -math.inf
+
+
+def other_names(tensors: Tensors) -> None:
+    whole = dict(tensors)
+    tensors.clear()
+    tensors.update({name.replace("lora_", "x_"): value for name, value in whole.items()})
+
+
+DAMAGES: dict[str, tuple[Callable[[Tensors], None], str]] = {
+    "B zero": (zero_up, "LOR004"),
+    "A zero": (zero_down, "LOR004"),
+    "one NaN": (one_nan, "LOR003"),
+    "one infinite": (one_infinite, "LOR003"),
+    "no adapter": (other_names, "LOR002"),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found(family: str, damage: str) -> None:
+    harm, id = DAMAGES[damage]
+    tensors = of(family)
+    harm(tensors)
+    report = looked_at(tensors)
+    assert rules(report) == {id}
+    assert report.exit_code == 1
+
+
+def test_modules_that_were_not_trained_are_a_note() -> None:
+    tensors = of("zimage")
+    first = next(name for name in tensors if "lora_B" in name)
+    tensors[first] = torch.zeros_like(tensors[first])
+    report = looked_at(tensors)
+    assert [(finding.rule, finding.severity) for finding in report.findings] == [("LOR004", "note")]
+    assert report.exit_code == 0
+
+
+def test_alpha_of_zero_does_nothing() -> None:
+    report = looked_at(as_kohya("flux", pairs_of("flux"), original=True, alpha=0))
+    assert rules(report) == {"LOR004"}
+    assert "alpha is zero" in report.errors[0].text()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_lora_of_another_family(family: str) -> None:
+    other = "flux" if "flux" not in family and family != "flex2" else "zimage"
+    report = looked_at(of(family), base=other)
+    assert rules(report) == {"LOR008"}
+
+
+def test_a_lora_of_a_family_without_a_record() -> None:
+    names = [f"transformer.transformer_blocks.0.{part}" for part in ("img_mlp.net.0.proj", "attn.to_q")]
+    tensors = as_peft({name: (torch.rand(2, 8), torch.rand(8, 2)) for name in names}, "")
+    report = looked_at(tensors)
+    assert not report.findings
+    assert [one.what for one in report.not_judged] == ["which programs apply it"]
+    assert "Qwen-Image" in report.not_judged[0].reason
+    assert rules(looked_at(tensors, base="flux")) == {"LOR008"}
+
+
+def test_a_base_of_another_size(tmp_path: Path) -> None:
+    small = {
+        "dim": 768,
+        "n_heads": 6,
+        "n_layers": 2,
+        "n_refiner_layers": 1,
+        "_class_name": "ZImageTransformer2DModel",
+    }
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "config.json").write_text(json.dumps(small))
+    report = looked_at(of("zimage"), base="small")
+    assert rules(report) == {"LOR008"}
+    assert "made for 15360 x 256, the model has 3072 x 256" in report.errors[0].text()
+    assert not looked_at(as_peft(pairs_of("zimage", small), "transformer."), base="small").findings
+
+
+def test_a_base_that_is_not_known() -> None:
+    report = looked_at(of("zimage"), base="somebody/something")
+    assert not report.findings
+    assert [one.what for one in report.not_judged] == ["whether it fits the base model"]
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "0 bytes"),
+    "web page": (b"<!DOCTYPE html><html>" + b" " * 200, "web page"),
+    "no header": (b"\xff" * 64, "safetensors"),
+    "few bytes": (b"abc", "cut off"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_files(kind: str) -> None:
+    content, words = BAD[kind]
+    Path("lora.safetensors").write_bytes(content)
+    report = check("lora.safetensors")
+    assert rules(report) == {"LOR001"}
+    assert words in report.errors[0].text()
+
+
+def test_a_cut_file() -> None:
+    path = saved(Path("lora.safetensors"), of("zimage"))
+    path.write_bytes(path.read_bytes()[:-100])
+    report = check(str(path))
+    assert rules(report) == {"LOR001"}
+    assert "100 are missing" in report.errors[0].text()
+
+
+def test_a_pickle_is_named_and_not_loaded() -> None:
+    torch.save(of("zimage"), "lora.pt")
+    report = check("lora.pt")
+    assert rules(report) == {"LOR001"}
+    assert "code" in report.errors[0].text()
+
+
+def test_a_header_that_lies() -> None:
+    path = saved(Path("lora.safetensors"), of("zimage"))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"shape":[2,3840]', b'"shape":[9,3840]'))
+    assert rules(check(str(path))) == {"LOR001"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_whole_model_is_named(family: str) -> None:
+    record = next(one for one in families() if one.name == family)
+    assert record.transformer is not None
+    names = list(record.transformer.tensors({}))
+    report = looked_at({name: torch.zeros(1) for name in names})
+    assert rules(report) == {"LOR002"}
+    assert record.transformer.title in report.errors[0].text()
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    saved(Path("lora.safetensors"), of("zimage"))
+    assert main(["check", "lora.safetensors", "--base", "zimage"]) == 0
+    assert "nothing found" in capsys.readouterr().out
+    assert main(["check", "lora.safetensors", "--base", "flux"]) == 1
+    assert main(["check", "gone.safetensors"]) == 2
+    assert main(["check", "lora.safetensors", "--base", "nobody", "--strict"]) == 3
+
+
+@pytest.mark.parametrize("format", ["json", "sarif", "html", "markdown", "junit", "github"])
+def test_every_format_tells_it(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tensors = of("zimage")
+    zero_up(tensors)
+    saved(Path("lora.safetensors"), tensors)
+    assert main(["check", "lora.safetensors", "--format", format]) == 1
+    out = capsys.readouterr().out
+    assert "LOR004" in out and "lora.safetensors" in out
+
+
+def lost(part: str) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        del tensors[next(name for name in tensors if part in name)]
+
+    return harm
+
+
+def another_rank(tensors: Tensors) -> None:
+    name = next(name for name in tensors if "lora_A" in name)
+    tensors[name] = torch.cat([tensors[name], tensors[name]])
+
+
+def scaled(by: float, dtype: torch.dtype = torch.bfloat16) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        for name, value in tensors.items():
+            tensors[name] = (value.float() * by).to(dtype)
+
+    return harm
+
+
+def cut_off(tensors: Tensors) -> None:
+    for name, value in tensors.items():
+        tensors[name] = (value.float() * 1e9).clamp(-65504, 65504).half()
+
+
+def with_prefix(prefix: str) -> Callable[[Tensors], None]:
+    def harm(tensors: Tensors) -> None:
+        whole = dict(tensors)
+        tensors.clear()
+        tensors.update({name.replace("transformer.", prefix, 1): value for name, value in whole.items()})
+
+    return harm
+
+
+MORE: dict[str, tuple[Callable[[Tensors], None], str]] = {
+    "a lora_A is missing": (lost("lora_A"), "LOR006"),
+    "a lora_B is missing": (lost("lora_B"), "LOR006"),
+    "A of another rank": (another_rank, "LOR006"),
+    "far too large": (scaled(1e6), "LOR005"),
+    "cut off at the largest": (cut_off, "LOR005"),
+    "far too small": (scaled(1e-4), "LOR005"),
+    "a prefix that nobody knows": (with_prefix("base_model.model."), "LOR007"),
+    "lycoris names": (with_prefix("lycoris."), "LOR007"),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("damage", MORE)
+def test_more_damage_is_found(family: str, damage: str) -> None:
+    harm, id = MORE[damage]
+    tensors = of(family)
+    harm(tensors)
+    assert rules(looked_at(tensors)) == {id}
+
+
+def test_musubi_names_of_zimage_in_comfyui() -> None:
+    report = looked_at(as_kohya("zimage", pairs_of("zimage"), original=False))
+    assert [(f.rule, f.args["program"], f.args["rest"], f.args["total"]) for f in report.findings] == [
+        ("LOR007", "ComfyUI", 4, 8)
+    ]
+
+
+def test_alpha_in_diffusers_metadata_alone() -> None:
+    """diffusers reads it, ComfyUI does not: tests/doctor/families/test_lora_programs.py has both tried."""
+    told = {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 1})}
+    saved(Path("lora.safetensors"), of("zimage"), told)
+    report = check("lora.safetensors")
+    assert rules(report) == {"LOR009"}
+    assert "2 times" in report.findings[0].consequence()
+    even = {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 2})}
+    saved(Path("lora.safetensors"), of("zimage"), even)
+    assert not check("lora.safetensors").findings
+
+
+def test_alpha_keys_that_were_lost() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True)
+    told = {"ss_network_dim": "2", "ss_network_alpha": "1.0"}
+    saved(Path("lora.safetensors"), tensors, told)
+    assert not check("lora.safetensors").findings
+    saved(Path("lora.safetensors"), {name: value for name, value in tensors.items() if "alpha" not in name}, told)
+    assert rules(check("lora.safetensors")) == {"LOR009"}
+
+
+def lokr(prefix: str = "diffusion_model.") -> Tensors:
+    found: Tensors = {}
+    for name in pairs_of("zimage"):
+        found[f"{prefix}{name}.lokr_w1"] = torch.rand(4, 4)
+        found[f"{prefix}{name}.lokr_w2"] = torch.rand(8, 8)
+        found[f"{prefix}{name}.alpha"] = torch.tensor(0.0)
+    return found
+
+
+def test_a_lokr_that_does_nothing() -> None:
+    """Its alpha has no say where both factors are whole."""
+    assert not looked_at(lokr()).findings
+    assert not looked_at(lokr(), base="zimage").findings
+    zero = {name: torch.zeros_like(value) if "w2" in name else value for name, value in lokr().items()}
+    assert rules(looked_at(zero)) == {"LOR004"}
+
+
+def test_kinds_that_diffusers_does_not_apply() -> None:
+    names = list(pairs_of("zimage"))
+    parts = ("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b")
+    loha = {f"diffusion_model.{name}.{part}": torch.rand(2, 2) for name in names for part in parts}
+    report = looked_at(loha)
+    assert [(finding.rule, finding.args["program"]) for finding in report.findings] == [("LOR007", "diffusers")]
+    assert report.subject.startswith("LoHa for Z-Image")
+    assert not [fix for finding in report.findings for fix in finding.fixes]
+
+
+def test_modules_of_text_encoders_are_not_judged() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True)
+    key = "lora_te1_text_model_encoder_layers_0_mlp_fc1"
+    tensors |= {f"{key}.lora_down.weight": torch.rand(2, 8), f"{key}.lora_up.weight": torch.rand(8, 2)}
+    report = looked_at(tensors, base="flux")
+    assert not report.findings
+    assert [one.what for one in report.not_judged] == ["its text encoders"]
+
+
+def test_what_it_is_stands_in_a_line() -> None:
+    tensors = as_kohya("flux", pairs_of("flux"), original=True, alpha=1)
+    saved(
+        Path("lora.safetensors"), tensors, {"ss_base_model_version": "flux1", "ss_sd_model_name": "dev\x1b[31m.sft"}
+    )
+    subject = check("lora.safetensors").subject
+    words = ("LoRA for Flux", "rank 2", "alpha 1", "13 modules in BF16", "flux1", "ComfyUI, diffusers, sd-scripts")
+    assert all(word in subject for word in words)
+    assert "\x1b" not in subject
+
+
+def test_a_folder_of_pictures_named_as_a_lora() -> None:
+    Path("folder.safetensors").mkdir()
+    report = check("folder.safetensors")
+    assert not report.findings
+    assert report.not_judged and not report.judged
