@@ -10,14 +10,14 @@ class, a text being an expression again. "blocks.*.norm" is in each block of
 
 from __future__ import annotations
 
-import ast
 import json
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from itertools import count
-from math import ceil, isqrt
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,19 @@ from .single_file import Dialect, Original, own_names, same_name, with_prefix
 
 CLASSES_FILE = Path(__file__).with_name("classes.json")
 Mined = Mapping[str, Any]
-_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+# A number, a key ("text_config.hidden_size", "patch_size[0]"), or what is computed: its operator and its parts.
+Node = int | float | str | tuple[Any, ...]
+_COMPUTE: Mapping[str, Callable[..., Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "int": int,
+    "min": min,
+    "max": max,
 }
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"int": int, "min": min, "max": max, "ceil": ceil, "round": round}
+_TOKEN = re.compile(r"\d+\.\d+|\d+|[A-Za-z_][\w.]*(?:\[\d+\])?|//|[-+*/(),]")
 
 
 @cache
@@ -140,7 +145,7 @@ class _Numbers:
 
     def size(self, text: str) -> int:
         if text not in self.known:
-            value = self._value(_parsed(text))
+            value = self.value(_parsed(text))
             if not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
                 raise BadConfig(f"{text} is {value!r}, no size from 1 to {LARGEST_SIZE}"[:200])
             self.known[text] = value
@@ -148,30 +153,29 @@ class _Numbers:
 
     def count(self, text: str) -> int:
         """A number of blocks."""
-        value = self._value(_parsed(text))
+        value = self.value(_parsed(text))
         if not isinstance(value, int) or not 0 <= value <= MOST_LAYERS:
             raise BadConfig(f"{text} is out of range (0 to {MOST_LAYERS})")
         return value
 
-    def _value(self, node: ast.AST) -> Any:
-        match node:
-            case ast.Constant():
-                return node.value
-            case ast.BinOp():
-                left, right = self._value(node.left), self._value(node.right)
-                if not right and isinstance(node.op, ast.Div | ast.FloorDiv):
-                    raise BadConfig(f"{ast.unparse(node.right)} is 0")
-                return _OPERATORS[type(node.op)](left, right)
-            case ast.Call(func=ast.Name(id=name)):
-                return _FUNCTIONS[name](*map(self._value, node.args))
-        return self.number(ast.unparse(node))
+    def value(self, node: Node) -> Any:
+        """What an expression comes to. Raises BadConfig."""
+        if isinstance(node, str):
+            return self.number(node)
+        if not isinstance(node, tuple):
+            return node
+        name, *parts = node
+        values = [self.value(part) for part in parts]
+        if name in ("/", "//") and not values[1]:
+            raise BadConfig(f"{parts[1]} is 0")
+        return _COMPUTE[name](*values)
 
     def number(self, key: str) -> int | float:
         path, _, index = key.partition("[")
         default = _at(path, self.defaults, None)
         value = _at(path, self.config, default)
         if isinstance(default, str):  # what it follows from where it is not written
-            value = self._value(_parsed(default)) if value is None or value == default else value
+            value = self.value(_parsed(default)) if value is None or value == default else value
             default = 0
         if index and isinstance(value, list) and int(index[:-1]) < len(value):
             value, default = value[int(index[:-1])], default[0] if isinstance(default, list) and default else 0
@@ -185,8 +189,40 @@ class _Numbers:
 
 
 @cache
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+def _parsed(text: str) -> Node:
+    node, rest = _sum(_TOKEN.findall(text))
+    assert not rest, text
+    return node
+
+
+def _sum(tokens: list[str]) -> tuple[Node, list[str]]:
+    node, tokens = _product(tokens)
+    while tokens and tokens[0] in "+-":
+        right, rest = _product(tokens[1:])
+        node, tokens = (tokens[0], node, right), rest
+    return node, tokens
+
+
+def _product(tokens: list[str]) -> tuple[Node, list[str]]:
+    node, tokens = _one(tokens)
+    while tokens and tokens[0] in ("*", "/", "//"):
+        right, rest = _one(tokens[1:])
+        node, tokens = (tokens[0], node, right), rest
+    return node, tokens
+
+
+def _one(tokens: list[str]) -> tuple[Node, list[str]]:
+    first, *rest = tokens
+    if first == "(":
+        node, rest = _sum(rest)
+        return node, rest[1:]
+    if rest[:1] == ["("]:
+        parts: list[Node] = []
+        while rest[0] != ")":
+            node, rest = _sum(rest[1:])
+            parts.append(node)
+        return (first, *parts), rest[1:]
+    return (float(first) if "." in first else int(first)) if first[0].isdigit() else first, rest
 
 
 def _at(path: str, config: Mapping[str, Any], default: Any) -> Any:
@@ -259,44 +295,45 @@ def _ambiguous(sizes: Iterable[str], known: Mapping[str, Any]) -> str | None:
     return alike[0] if alike else None
 
 
-def _unknown(node: ast.AST, known: Mapping[str, Any]) -> list[str]:
-    """The keys of an expression, "patch_size[0]" being one, that are not known yet."""
-    if isinstance(node, ast.Name | ast.Subscript):
-        key = ast.unparse(node)
-        return [] if key in known or key.partition("[")[0] in known else [key]
-    inner = node.args if isinstance(node, ast.Call) else list(ast.iter_child_nodes(node))
-    return list(dict.fromkeys(key for one in inner for key in _unknown(one, known)))
+def _unknown(node: Node, known: Mapping[str, Any]) -> list[str]:
+    """The keys of an expression that are not known yet."""
+    if isinstance(node, str):
+        return [] if node in known or node.partition("[")[0] in known else [node]
+    parts = node[1:] if isinstance(node, tuple) else ()
+    return list(dict.fromkeys(key for part in parts for key in _unknown(part, known)))
 
 
-def _solve(node: ast.AST, size: int, known: dict[str, Any]) -> bool:
+def _solve(node: Node, size: int, known: dict[str, Any]) -> bool:
     """Note the one key of this expression that is not known yet; whether there is none left."""
     unknown = _unknown(node, known)
-    if not unknown or isinstance(node, ast.Call):
-        return not unknown or len(unknown) == 1  # what int() cut off cannot be told: the class's default stays
-    if isinstance(node, ast.Name | ast.Subscript):
-        known[unknown[0]] = size
+    if isinstance(node, str) and unknown:
+        known[node] = size
+    if isinstance(node, str) or not unknown:
         return True
-    if len(unknown) > 1 or not isinstance(node, ast.BinOp):
+    if not isinstance(node, tuple) or len(unknown) > 1:
         return False
-    left, right = (None if _unknown(side, known) else _number(side, known) for side in (node.left, node.right))
-    match node.op:
-        case ast.Mult() if left is None and right is None:
-            return isqrt(size) ** 2 == size and _solve(node.left, isqrt(size), known)
-        case ast.Mult():
-            rest, side = (right, node.left) if left is None else (left, node.right)
-            return bool(rest) and size % (rest or 1) == 0 and _solve(side, size // (rest or 1), known)
-        case ast.Add() if left is not None or right is not None:
-            return _solve(node.left if left is None else node.right, size - ((left or 0) + (right or 0)), known)
-        case ast.FloorDiv() if right is not None:
-            return _solve(node.left, size * right, known)
-        case ast.FloorDiv() if left is not None and size:
-            return left % size == 0 and _solve(node.right, left // size, known)
+    if node[0] not in ("+", "*", "//"):
+        return True  # what was cut off cannot be told: the class's default stays
+    sides = node[1:]
+    left, right = (None if _unknown(side, known) else _number(side, known) for side in sides)
+    match node[0]:
+        case "*" if left is None and right is None:
+            return isqrt(size) ** 2 == size and _solve(sides[0], isqrt(size), known)
+        case "*":
+            rest, side = (right or 0, sides[0]) if left is None else (left, sides[1])
+            return rest > 0 and size % rest == 0 and _solve(side, size // rest, known)
+        case "+" if left is not None or right is not None:
+            return _solve(sides[0] if left is None else sides[1], size - ((left or 0) + (right or 0)), known)
+        case "//" if right is not None:
+            return _solve(sides[0], size * right, known)
+        case "//" if left is not None and size:
+            return left % size == 0 and _solve(sides[1], left // size, known)
     return False
 
 
-def _number(node: ast.AST, known: Mapping[str, Any]) -> int:
+def _number(node: Node, known: Mapping[str, Any]) -> int:
     """The number of an expression whose keys are all known."""
-    return _Numbers({}, _with_lists(known, {})).size(ast.unparse(node))
+    return int(_Numbers({}, _with_lists(known, {})).value(node))
 
 
 def _with_lists(known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
