@@ -245,7 +245,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
         return
     if not environment.has("torch"):
         return
-    needed = [("optimizer", package) for package in _of_optimizer(run)]
+    needed = [("optimizer", package) for package in of_optimizer(run)]
     if run.recipe.logging.wandb:
         needed.append(("logging.wandb", "wandb"))
     for field, package in needed:
@@ -276,7 +276,8 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
         )
 
 
-def _of_optimizer(run: Run) -> Iterator[str]:
+def of_optimizer(run: Run) -> Iterator[str]:
+    """The packages that the optimizer of a run is in."""
     name, trainer = run.recipe.optimizer.name.lower(), trainer_of(run.trainer)
     prodigy = r"prodigy(?!8bit)" if trainer.optimizers_by_prefix else "prodigy$"
     if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):
