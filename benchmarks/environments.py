@@ -142,7 +142,7 @@ SICK = (
     Case("another commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT, damage=of_git("0" * 40)),
     Case("a release for a commit", "PKG007", install=["diffusers==0.36.0"], asked=GIT),
     Case("tokenizers too new", "PKG008", install=["tokenizers==0.24.0"]),
-    Case("hub too new", "PKG007", install=["huggingface-hub==2.4.0"]),
+    Case("hub too new", "PKG008", install=["huggingface-hub==2.4.0"]),
     Case("what a dependency needs is missing", "PKG008", remove=["filelock"]),
     Case("peft of other transformers", "PKG007 PKG008", install=["peft==0.10.0"]),
     Case("a missing YAML", "PKG008", remove=["pyyaml"]),

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomlkit
 from pip._vendor import msgpack
 
 from zdoctor.doctor.commands.examined import ENVIRONMENT, examined
@@ -94,8 +95,19 @@ def resolved(lines: Sequence[str], python: str, before: Sequence[str] = (), upgr
         asked.write_text("\n".join(lines) + "\n")
         answer.write_text("\n".join(before) + "\n")
         over.write_text("")
-        command = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", python]
-        command += ["--python-platform", "x86_64-unknown-linux-gnu", str(asked), "-o", str(answer)]
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-sources",
+            "--no-header",
+            "--no-annotate",
+            "--python-version",
+            python,
+        ]
+        command += ["--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu"]
+        command += [str(asked), "-o", str(answer)]
         command += ["--upgrade-package", upgraded] if upgraded else []
         subprocess.run(command, check=True, capture_output=True, text=True)
         return answer.read_text().splitlines()
@@ -126,12 +138,22 @@ def metadata(cache: Path, name: str, version: str) -> tuple[str, list[str]]:
         told = next(iter(unpacker))
         if told[0].decode().replace("_", "-") == name:
             return told[1].decode(), [line.decode() for line in told[2]]
+    if version.startswith("file:"):  # uv keeps nothing of a pyproject.toml that says all by itself
+        project = tomlkit.parse(Path(version.removeprefix("file://"), "pyproject.toml").read_text()).unwrap()[
+            "project"
+        ]
+        return project["version"], project["dependencies"]
+    for file in cache.glob(f"sdists-v*/*/{name}/{version}/**/PKG-INFO"):
+        return version, re.findall(r"^Requires-Dist: (.+)$", file.read_text(), re.M)
     raise LookupError(f"uv keeps no metadata of {name} {version}")
 
 
 def laid(site: Path, cache: Path, lines: Sequence[str], build: str, of_git: bool) -> None:
     """The metadata of all these packages as an installer lays it, and torch's packages with a build."""
     shutil.rmtree(site, ignore_errors=True)
+    if "voluptuous" in " ".join(lines) and "musubi" not in " ".join(lines):  # `-e .` of sd-scripts
+        (site / "library-0.0.0.dist-info").mkdir(parents=True)
+        (site / "library-0.0.0.dist-info" / "METADATA").write_text("Name: library\nVersion: 0.0.0\n\n")
     for line in lines:
         name, version = re.split(r"==| @ ", line.partition(";")[0].strip())
         version, requires = metadata(cache, name, version)

@@ -11,6 +11,7 @@ from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 
 _COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
+MOST = 4  # versions that one note names
 # The first version whose wheels work with NumPy 2; older ones end, or warn and then fail, when they use an array.
 # Read in each project's release notes, and tried where a wheel for this Python exists (docs/measurements.md).
 _SINCE_NUMPY_2: dict[str, Version] = {
@@ -57,15 +58,20 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
 
     What: The requirements of the checkout at hand (requirements.txt with the files that it names, pyproject.toml,
     setup.py), their markers evaluated for the Python that will run it, against what is installed there; of those from
-    a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best.
+    a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best. Where
+    no checkout is in reach, one note says what differs from the requirements of the commit whose table ships.
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
     Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
     Signature: None; pip says nothing later on.
     """
     _asked(installed)
+    if installed.shipped:
+        yield from _of_table(installed, environment)
+        return
+    refused = {one.requirement.name for one in installed.between if one.imported is not None}
     for one in installed.own:
-        if one.kind == "missing" and one.imported is not None:
+        if one.imported is not None or (one.kind == "version" and one.requirement.name in refused):
             continue
         if one.kind == "missing":
             message = "{python} does not have {asked}, which the trainer asks for."
@@ -85,30 +91,56 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
         raise Unestablished(f"what the trainer asks for with {installed.unread[0]} could not be understood")
 
 
+def _of_table(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    differing = [one for one in installed.own if one.kind == "version"]
+    if differing:
+        told = [f"{one.requirement.text} (has {one.installed})" for one in differing[:MOST]]
+        yield found(
+            None,
+            "{python} differs from what the trainer's {commit} asks for: {asked}{more}.",
+            otherwise="Another commit may ask for other versions: start zdoctor in the checkout, or name it with "
+            "--trainer-source.",
+            evidence={"python": environment.python, "asked": ", ".join(told)},
+            severity="note",
+            commit=installed.shipped,
+            more=f" and {len(differing) - MOST} more" if len(differing) > MOST else "",
+        )
+
+
 @rule("PKG008", "warning", "packages-that-conflict")
+@prevents("ImportError", r"is required for a normal functioning of this module")
+@prevents("OSError", r"libtorchaudio\S*: undefined symbol")
 def packages_that_conflict(installed: Installed, environment: Environment) -> Iterator[Finding]:
     """An installed package asks for another version of a package than the one that is there.
 
     What: The Requires-Dist of the trainer's packages and of all that they lead to, markers evaluated, as `pip check`
-    does it, but for packages that this training never meets. torchvision beside another torch is PKG009.
+    does it, but for packages that this training never meets. It is an error where the import of the one that asks
+    ends by it (transformers compares versions itself, torchaudio is linked against one torch) and the trainer imports
+    that at its start. torchvision beside another torch is PKG009.
     Why: pip only sees what it installs in one command; a later install moves a package under those that lean on it.
     Repair: Install the package that is asked for (--allow asked, as PKG006).
-    Upstream: https://pip.pypa.io/en/stable/cli/pip_check/
+    Upstream: https://pip.pypa.io/en/stable/cli/pip_check/, transformers/dependency_versions_check.py
     Signature: ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module
     """
-    for one in _between(installed):
-        if _is_torch_of_torchvision(one):
+    own = {} if installed.shipped else {one.requirement.name: one for one in installed.own}
+    for one in installed.between:
+        refused = one.imported is not None
+        if _is_torch_of_torchvision(one) or (one.requirement.name in own and not refused):
             continue
         message = "{by} {version} asks for {asked}; {python} "
         message += "does not have it." if one.kind == "missing" else "has {installed}."
         yield found(
             None,
             message,
-            otherwise="Importing {by} fails, or it does what nobody tried.",
-            evidence=_evidence(one, environment),
+            otherwise="The trainer ends at its start: {file} imports {by}, which refuses to be imported."
+            if refused
+            else "Importing {by} fails, or it does what nobody tried.",
+            evidence=_evidence(own.get(one.requirement.name, one), environment),
+            severity="error" if refused else None,
             by=one.requirement.by,
             version=installed.metadata[one.requirement.by].version,
             asked=one.requirement.text,
+            file=f"{one.imported.path}:{one.imported.line}" if one.imported else "",
         )
 
 
@@ -129,7 +161,7 @@ def torchvision_of_another_torch(installed: Installed, environment: Environment)
     torch, vision = environment.versions.get("torch", ""), environment.versions.get("torchvision", "")
     if not (torch and vision):
         raise NotApplicable
-    belongs = next((one.requirement.text for one in _between(installed) if _is_torch_of_torchvision(one)), "")
+    belongs = next((one.requirement.text for one in installed.between if _is_torch_of_torchvision(one)), "")
     ours, theirs = _cuda_of(torch), _cuda_of(vision)
     if belongs:
         message = "{python} has torchvision {version}, which belongs to {belongs}, and torch {torch}."
@@ -295,14 +327,6 @@ def _is_wrapper(environment: Environment) -> bool:
 def _asked(installed: Installed) -> None:
     if not installed.asked:
         raise NotApplicable
-
-
-def _between(installed: Installed) -> Iterator[Unmet]:
-    """What packages ask of each other; what the trainer itself asks for is told of the trainer."""
-    own = {one.requirement.name for one in installed.own}
-    for one in installed.between:
-        if one.requirement.name not in own:
-            yield one
 
 
 def _is_torch_of_torchvision(one: Unmet) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 from ..doctor.model import Dataset, Finding, Gpu, Host, ModelFolder, Run, System, found
 from ..doctor.model.amounts import amount
 from ..doctor.rules import NotApplicable, prevents, rule
 from ..doctor.trainers import trainer_of
 
+MADE = datetime(2026, 11, 1, tzinfo=timezone.utc)
+LONGEST = 259  # characters of a path of Windows, the zero at its end not counted
 DOCKERS = 64 << 20  # bytes of shared memory, where a container is started without --shm-size
 FEW_FILES = 256  # 60 to 70 are open with 8 workers, before CUDA opens its own (measured: torch 2.13, Linux)
 LEAST_SPACE = 1 << 30  # importing torch 2.13 fails at 0.5 GB of address space (measured)
@@ -171,7 +174,7 @@ def memory_not_promised(run: Run, model: ModelFolder, host: Host) -> Iterator[Fi
     What: Linux with vm.overcommit_memory=2, or Windows with a page file of a fixed size (or none), refuse memory as
     soon as what all programs were promised reaches a limit, used or not. Weights are mapped so that they could be
     changed, and count as a whole: an error where the largest file exceeds what is left, a warning where the largest
-    part of the model does.
+    part of the model does, or where the trainer reads weights in a way of its own (musubi-tuner).
     Why: Without a page file Windows promises no more than its RAM; a card's memory counts there, too.
     Repair: On Linux vm.overcommit_memory=0, as root. On Windows a page file that the system manages: System, Advanced
     system settings, Performance, Advanced, Virtual memory.
@@ -183,6 +186,7 @@ def memory_not_promised(run: Run, model: ModelFolder, host: Host) -> Iterator[Fi
     if host.commit_free is None or host.commit_limit is None:
         return
     parts = [[file.size for file in part.weights] for part in model.components.values()]
+    reads_itself = run.by_runner or trainer_of(run.trainer).own_classes
     file, part = (max((count(sizes) for sizes in parts if sizes), default=0) for count in (max, sum))
     if part > host.commit_free:
         yield found(
@@ -190,7 +194,7 @@ def memory_not_promised(run: Run, model: ModelFolder, host: Host) -> Iterator[Fi
             "{what} has {need}, which the system must promise as it is loaded; of {limit} that it promises, {free} "
             "are left (measured).",
             otherwise="The load ends with: the paging file is too small, or: cannot allocate memory.",
-            severity="error" if file > host.commit_free else "warning",
+            severity="error" if file > host.commit_free and not reads_itself else "warning",
             evidence={"need": part, "commit_free": host.commit_free, "commit_limit": host.commit_limit},
             what="The largest weight file" if file > host.commit_free else "The largest part of the model",
             need=amount(file if file > host.commit_free else part),
@@ -221,3 +225,86 @@ def pinned_memory_of_wsl(run: Run, system: System) -> Iterator[Finding]:
         otherwise="The run ends with 'CUDA error: out of memory' while the card has room.",
         evidence={"key": key},
     )
+
+
+@rule("HST007", "warning", "synced-folder")
+def synced_folder(run: Run, host: Host, system: System) -> Iterator[Finding]:
+    """The hub cache or the output lies in a folder that a program copies into a cloud.
+
+    What: The folders that OneDrive names in its variables, on macOS ~/Library/CloudStorage and Mobile Documents
+    (iCloud). For the output it is a note.
+    Why: Every file is sent up while the run goes on, holds the disk and is held open meanwhile, so that Windows
+    refuses to replace it; what is not used for a while is taken off this disk, and downloaded again when it is read.
+    Repair: HF_HOME names another place for the cache; the output folder is a setting of the config.
+    Upstream: https://support.microsoft.com/office/save-disk-space-with-onedrive-files-on-demand-for-windows
+    Signature: PermissionError: [WinError 32] The process cannot access the file because it is being used by another
+    process
+    """
+    if not host.synced:
+        raise NotApplicable
+    cache = system.environment.get("HF_HOME") or system.join(system.home, ".cache", "huggingface")
+    places = {"The hub cache": cache, "The output": run.output_folder if run.kind != "other" else None}
+    for what, folder in places.items():
+        cloud = next((one for one in host.synced if folder and system.is_inside(system.absolute(folder), one)), None)
+        if folder and cloud:
+            yield found(
+                run.where("output_folder") if what == "The output" else None,
+                "{what}, {folder}, lies in {cloud}, which is copied into a cloud.",
+                otherwise="Files are sent up as they are written, and may be locked, or taken off this disk later.",
+                severity="note" if what == "The output" else None,
+                evidence={"folder": folder, "cloud": cloud},
+                what=what,
+            )
+
+
+@rule("HST008", "error", "path-too-long-for-windows")
+@prevents("FileNotFoundError", r"\[WinError 206\]|The filename or extension is too long")
+def path_too_long_for_windows(run: Run, host: Host, system: System) -> Iterator[Finding]:
+    """The run will write a file whose path is longer than this Windows allows.
+
+    What: LongPathsEnabled in the registry, and the path of the LoRA as it is saved: more than 259 characters.
+    Why: Unless the switch is on, Windows refuses longer paths to programs that do not ask for them in a special form,
+    which trainers do not.
+    Repair: A shorter output folder or name; or the switch, as administrator, for which the command is shown.
+    Upstream: https://learn.microsoft.com/windows/win32/fileio/maximum-file-path-limitation
+    Signature: FileNotFoundError: [Errno 2] No such file or directory, of a path that is there
+    """
+    if host.long_paths is None:
+        raise NotApplicable
+    if host.long_paths or run.kind == "other" or not run.output_folder:
+        return
+    last = ("checkpoint-1", "pytorch_lora_weights.safetensors")
+    name = last if trainer_of(run.trainer).checkpoint_folders else (f"{run.name}.safetensors",)
+    path = system.join(system.absolute(run.output_folder), *name)
+    if len(path) > LONGEST:
+        yield found(
+            run.where("output_folder"),
+            "The LoRA will be saved as {path}: {length} characters, and Windows allows {longest} here.",
+            otherwise="The first save ends with FileNotFoundError, after all steps until then.",
+            evidence={"path": path, "length": len(path)},
+            longest=LONGEST,
+        )
+
+
+@rule("HST009", "warning", "clock-behind")
+def clock_behind(host: Host) -> Iterator[Finding]:
+    """The clock of this computer shows a day before this zdoctor was made.
+
+    What: The system's time. A clock that is ahead cannot be told without the network.
+    Why: A battery that is empty, a virtual machine that slept, a container of such a host. Certificates count as not
+    yet valid then, and files that are newer than others as older.
+    Repair: Set the clock: timedatectl set-ntp true on Linux, w32tm /resync on Windows.
+    Signature: SSL: CERTIFICATE_VERIFY_FAILED, certificate is not yet valid
+    """
+    if host.clock is None:
+        raise NotApplicable
+    if host.clock < MADE.timestamp():
+        now = datetime.fromtimestamp(host.clock, timezone.utc)
+        yield found(
+            None,
+            "The clock says {now} (measured); this zdoctor was made on {made} or later.",
+            otherwise="Downloads end with CERTIFICATE_VERIFY_FAILED, as certificates count as not yet valid.",
+            evidence={"clock": host.clock},
+            now=f"{now:%Y-%m-%d %H:%M} UTC",
+            made=f"{MADE:%Y-%m-%d}",
+        )

@@ -39,17 +39,22 @@ def cpu_build_of_torch(
     """PyTorch was installed without CUDA, and there is a card.
 
     What: The version of torch in the environment that the run will use ends in +cpu, and NVML sees an NVIDIA card,
-    which CUDA_VISIBLE_DEVICES does not hide.
-    Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too.
-    Repair: Install the same version from PyTorch's own index for CUDA; zdoctor shows the command.
+    which CUDA_VISIBLE_DEVICES does not hide. On a machine with AMD's cards: it ends in +cpu or +cu….
+    Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too. On
+    Linux it gives the build for NVIDIA's cards.
+    Repair: Install the same version from PyTorch's own index for CUDA; zdoctor shows the command. For AMD's cards the
+    index is that of a release of ROCm, which pytorch.org names.
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
     cards = _cards(run, gpus, system)
-    if environment.cuda == () and cards and run.device != "cpu":
+    is_of_amd = bool(cards) and cards[0].maker == "amd"
+    if environment.cuda is not None and (environment.cuda == () or is_of_amd) and cards and run.device != "cpu":
         yield found(
             None,
-            "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
+            "{python} has torch {torch}, which is built for NVIDIA's cards: it cannot use the {card}."
+            if environment.cuda
+            else "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
             otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
             evidence=_evidence(environment, cards),
             card=cards[0].name,
@@ -240,7 +245,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
         return
     if not environment.has("torch"):
         return
-    needed = [("optimizer", package) for package in _of_optimizer(run)]
+    needed = [("optimizer", package) for package in of_optimizer(run)]
     if run.recipe.logging.wandb:
         needed.append(("logging.wandb", "wandb"))
     for field, package in needed:
@@ -271,7 +276,8 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
         )
 
 
-def _of_optimizer(run: Run) -> Iterator[str]:
+def of_optimizer(run: Run) -> Iterator[str]:
+    """The packages that the optimizer of a run is in."""
     name, trainer = run.recipe.optimizer.name.lower(), trainer_of(run.trainer)
     prodigy = r"prodigy(?!8bit)" if trainer.optimizers_by_prefix else "prodigy$"
     if name in ("adam8bit", "adamw8bit", "ademamix8bit", "lion8bit", "pagedadamw8bit", "pagedlion8bit"):

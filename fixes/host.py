@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Finding, Fix, Run, System
+from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 from .edits import value_of
 
@@ -43,8 +44,39 @@ def promise_more(finding: Finding, system: System) -> Iterator[Fix]:
         yield Fix(title, (), safety="show", command="SystemPropertiesPerformance.exe")
 
 
+@repair("SIM012")
+def read_texts_as_utf8(finding: Finding, system: System) -> Iterator[Fix]:
+    """Python's own switch, in the shell that starts the trainer."""
+    command = setting((("PYTHONUTF8", "1"),), system.shell)
+    yield Fix("set PYTHONUTF8 to 1 in the shell that starts the trainer", (), safety="show", command=command)
+
+
 @repair("HST006")
 def pin_nothing(finding: Finding, run: Run) -> Iterator[Fix]:
     """The setting off: the same weights, moved a little slower."""
     key = str(finding.evidence["key"])
     yield Fix(f"set {key} to false", (value_of(run, key, False),), "ask", "equivalent")
+
+
+@repair("HST007")
+def keep_the_cache_elsewhere(finding: Finding, system: System) -> Iterator[Fix]:
+    """HF_HOME at the root of the disk; what is downloaded stays where it is."""
+    if finding.where is None:
+        place = "C:\\huggingface" if system.os == "windows" else system.join(system.home, "huggingface")
+        title = f"set HF_HOME to a folder outside of it, such as {place}, and move the cache there"
+        yield Fix(title, (), safety="show", command=setting((("HF_HOME", place),), system.shell))
+
+
+@repair("HST008")
+def allow_long_paths(finding: Finding) -> Iterator[Fix]:
+    """The switch in the registry, by its administrator."""
+    key = r"HKLM\SYSTEM\CurrentControlSet\Control\FileSystem"
+    command = f"reg add {key} /v LongPathsEnabled /t REG_DWORD /d 1 /f"
+    yield Fix("allow long paths, as administrator", (), safety="show", command=command)
+
+
+@repair("HST009")
+def set_the_clock(finding: Finding, system: System) -> Iterator[Fix]:
+    """By the network's time."""
+    commands = {"linux": "timedatectl set-ntp true", "windows": "w32tm /resync", "darwin": "sntp -sS time.apple.com"}
+    yield Fix("set the clock by the network's time", (), safety="show", command=commands[system.os])

@@ -46,16 +46,16 @@ def install_the_torchvision_of_this_torch(finding: Finding) -> Iterator[Fix]:
         yield _installed(seen, f"install {wanted}", wanted)
 
 
-@repair("PKG006", "PKG007", "PKG008")
+@repair("PKG006", "PKG007", "PKG008", "PKG014", "PKG016")
 def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
     """That one package as it is asked for, from where it is asked from."""
     seen = finding.evidence
-    wanted = str(seen["wanted"])
+    wanted = str(seen.get("wanted", "python"))
     if re.split(r"[<>=!~]", wanted)[0] != "python":
         yield _installed(seen, f"install {seen['requirement']}", wanted)
 
 
-@repair("PKG010")
+@repair("PKG010", "PKG017")
 def install_it_once_more(finding: Finding) -> Iterator[Fix]:
     """The version that the metadata names, over what is left of it."""
     seen = finding.evidence

@@ -29,6 +29,10 @@ HEALTHY = [
     ("kaggle_healthy", "kaggle_healthy.yaml", ("TRN002",)),
     ("windows_hdd", "windows_healthy.yaml", ("HUB006",)),
     ("flux_workstation", "flux_healthy.yaml", ()),
+    ("gb10", "server_healthy.yaml", ()),
+    ("rocm", "server_healthy.yaml", ()),
+    ("mac", "server_healthy.yaml", ()),
+    ("container", "server_healthy.yaml", ()),
 ]
 
 

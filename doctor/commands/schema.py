@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 from ..errors import UserError
 from ..model import Schema
 from ..model.printable import printable
+from ..model.record import replace
+from ..packages.checkout import sets_of
 from ..schema.checkouts import NoCheckout, mine, recognised
 from ..schema.editor import editor_schema
 from ..schema.tables import as_json, shipped
 from ..trainers import names as of_trainers
-from ..trainers import trainer_called
+from ..trainers import trainer_called, trainer_of
 from . import console
 from .examined import existing_folder
 
@@ -39,14 +42,30 @@ def run(options: argparse.Namespace) -> int:
     if options.what == "mine":
         if options.checkout is None:
             raise UserError("no checkout was named.", "zdoctor schema mine path/to/ai-toolkit")
-        schema = _mined(options.checkout, None)
-        made = as_json(schema)
+        made = as_json(_with_requirements(_mined(options.checkout, None), Path(options.checkout)))
     else:
         known = _mined(options.checkout, options.what) if options.checkout is not None else shipped(options.what)
         assert known is not None  # every name has a table; a test holds that
         made = editor_schema(known)
     console.emit(json.dumps(made, ensure_ascii=True, separators=(",", ":")) + "\n", options.output)
     return 0
+
+
+def _with_requirements(schema: Schema, root: Path) -> Schema:
+    """And what the commit asks of an environment, for runs whose checkout is not in reach."""
+
+    def read(name: str) -> str:
+        file = root / name
+        return file.read_text("utf-8", "replace") if file.is_file() else ""
+
+    sets = sets_of(read, trainer_of(schema.trainer).requirements)
+    asked = {tuple(one.line for one in found.requirements): None for found in sets if found.requirements}
+    try:
+        command = ["git", "-C", str(root), "show", "-s", "--format=%cs", "HEAD"]
+        date = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        date = ""
+    return replace(schema, date=date, requirements=tuple(asked))
 
 
 def _mined(folder: str, trainer: str | None) -> Schema:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 
 from ..configs.reading import Reading
-from ..model import Config, Run, Unjudged
+from ..model import Config, Run, Schema, Unjudged
 from ..model.record import replace
-from ..probe.world import World
+from ..probe.world import Stat, World
 from ..rules import Rule
+from ..schema.checkouts import HIGHEST
 from ..trainers import trainers
 from .examination import Examination, python_of
 from .judged import about
@@ -46,5 +47,10 @@ def _looks(rule: Rule) -> bool:
 
 
 def _at_hand(world: World) -> str | None:
-    """The trainer whose checkout lies at, above or just below the working directory."""
-    return next((one.name for one in trainers() if world.schema(one.name, (world.system.cwd,)) is not None), None)
+    """The trainer whose checkout the working directory is or lies in, else one whose checkout is near."""
+    place, around = world.system.cwd, list[str]()
+    for _ in range(HIGHEST):
+        around += (one.name for one in trainers() if isinstance(world.stat(world.below(place, one.marker)), Stat))
+        place = world.parent(place)
+    candidates = dict.fromkeys((*around, *(one.name for one in trainers())))
+    return next((name for name in candidates if isinstance(world.schema(name, (world.system.cwd,)), Schema)), None)

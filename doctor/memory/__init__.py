@@ -48,6 +48,8 @@ def predict(
     rank, batch = max(0, run.recipe.network.rank), max(1, run.recipe.batch_size)
     network = replace(run.recipe.network, rank=rank)
     run = replace(run, recipe=replace(run.recipe, batch_size=batch, network=network))
+    if system.os == "darwin" and system.machine == "arm64" and run.device.startswith("cuda") and not run.by_runner:
+        run = replace(run, device="mps")  # which accelerate takes there, whatever the config says
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates

@@ -60,7 +60,8 @@ class Metadata:
 
     `requires` are its Requires-Dist lines, without those of extras; `commit` and `url` are where it came from, where
     that was no index. `absent` are files that it was installed with and that are not there, or not as long: of
-    those that were looked for, its first modules and, of the largest packages, their libraries.
+    those that were looked for, its first modules and, of the largest packages, their libraries. `libraries` are the
+    names of those that say in them for which Python or CUDA they were built.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Metadata:
     url: str = ""
     commit: str = ""
     absent: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,19 @@ class Requirement:
         """As it is shown: the package with its versions, or its commit."""
         return f"{self.name} at commit {self.commit[:10]}" if self.commit else f"{self.name}{self.versions}"
 
+    @property
+    def line(self) -> str:
+        """As a requirements file has it."""
+        versions = f" @ git+{self.url}@{self.commit}" if self.commit else self.versions
+        return f"{self.name}{versions}" + (f" ; {self.marker}" if self.marker else "")
+
 
 @dataclass(frozen=True)
 class Unmet:
     """A requirement that an environment does not meet; `installed` is "" where the package is missing.
 
-    `imported` is where the trainer imports it at its start, None where that is not known.
+    `imported` is where the trainer imports at its start what ends by it: a package that is missing, or one whose
+    import refuses the version that is there. None where nothing does, or nobody knows.
     """
 
     requirement: Requirement
@@ -110,7 +119,8 @@ class Unmet:
 class Installed:
     """An environment held against what is asked of it.
 
-    `own` is what the trainer's checkout asks for and the environment lacks, of `asked` in all. `between` is
+    `own` is what the trainer's checkout asks for and the environment lacks, of `asked` in all; where there is no
+    checkout, what its commit `shipped` ("commit 27a03a91f2 of 2026-08-21") asked for. `between` is
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
     of each package, by its name.
@@ -118,6 +128,7 @@ class Installed:
 
     own: tuple[Unmet, ...] = ()
     asked: int = 0
+    shipped: str = ""
     between: tuple[Unmet, ...] = ()
     unread: tuple[str, ...] = ()
     broken: tuple[Metadata, ...] = ()

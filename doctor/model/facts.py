@@ -74,6 +74,12 @@ class System:
         flavour = ntpath if self.os == "windows" else posixpath
         return str(flavour.normpath(flavour.join(self.cwd, path)))
 
+    def is_inside(self, path: str, folder: str) -> bool:
+        """Whether an absolute path lies in a folder, or is it; Windows and macOS do not tell cases apart."""
+        flavour = ntpath if self.os == "windows" else posixpath
+        path, folder = (flavour.normpath(one if self.os == "linux" else one.lower()) for one in (path, folder))
+        return path == folder or path.startswith(folder.rstrip(flavour.sep) + flavour.sep)
+
     def shown(self, path: str) -> str:
         """A path with slashes of one kind; one of Windows may have both."""
         return path.replace("/", "\\") if self.os == "windows" or path[1:3] in (":\\", ":/") else path
@@ -102,6 +108,7 @@ class Gpu:
     uuid: str = ""
     unified: bool = False
     driver_model: str = ""
+    maker: Literal["nvidia", "amd"] = "nvidia"
 
 
 MOST_CHILDREN = 2000  # names that are listed of a folder

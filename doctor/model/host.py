@@ -14,6 +14,7 @@ class Host:
     no more (Linux with vm.overcommit_memory=2, Windows with a page file that does not grow).
     `encoding` is that of text files whose reader names none, "" where it is not known. `long_paths` says whether
     Windows takes paths of more than 259 characters, `synced` which folders a program copies into a cloud.
+    `clock` is the time in seconds since 1970, UTC.
     `wsl_config` is the .wslconfig of the Windows around a WSL, whether it is there or not, with its `wsl_text`.
     """
 
@@ -25,5 +26,6 @@ class Host:
     encoding: str = ""
     long_paths: bool | None = None
     synced: tuple[str, ...] = ()
+    clock: int | None = None
     wsl_config: str = ""
     wsl_text: str = ""

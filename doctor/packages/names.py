@@ -32,6 +32,17 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     "triton": ("triton", "triton_windows", "pytorch_triton", "pytorch_triton_rocm"),
 }
 
+# Packages whose import ends where these others are of another version than they ask for: transformers compares them
+# itself (dependency_versions_check.py of 4.40 to 5.23), torchaudio before 2.11 is linked against the one torch of its
+# metadata. Looked up on 2026-11-22.
+REFUSES: Mapping[str, tuple[str, ...]] = {
+    "torchaudio": ("torch",),
+    "transformers": (
+        *("filelock", "huggingface_hub", "numpy", "packaging", "pyyaml", "regex"),
+        *("safetensors", "tokenizers", "tqdm"),
+    ),
+}
+
 
 def modules_of(name: str) -> tuple[str, ...]:
     """The modules that a package is imported by."""

@@ -93,14 +93,15 @@ def of_project(table: Mapping[str, Any], path: str, text: str) -> list[Asked]:
     base = [*([f"python {python}"] if isinstance(python, str) else []), *(lines if isinstance(lines, list) else ())]
     extras = table.get("optional-dependencies")
     kinds = [extra for extra in (extras.values() if isinstance(extras, Mapping) else ()) if _brings_torch(extra)]
-    return [_of_texts([*base, *kind], path, text) for kind in kinds or [[]]]
+    return [of_texts([*base, *kind], path, text) for kind in kinds or [[]]]
 
 
 def _brings_torch(lines: object) -> bool:
     return isinstance(lines, list) and any(re.match(r"torch\b(?!-)", line) for line in lines if isinstance(line, str))
 
 
-def _of_texts(lines: Sequence[object], path: str, text: str) -> Asked:
+def of_texts(lines: Sequence[object], path: str, text: str) -> Asked:
+    """The requirements of a list, each placed where the text of its file has it first."""
     found: list[Requirement] = []
     unread: list[str] = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""The NVIDIA cards of this machine, through NVML; no CUDA context is made."""
+"""The cards of this machine: of NVIDIA through NVML, of AMD by what its driver says in sysfs. No context is made."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from ..model import Gpu, Unknown
 from . import host
 
 NVML_DEADLINE = 3.0
+SMALLEST = 2 << 30  # bytes of a card's own memory; less is what a processor sets aside for its GPU
 _MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}  # nvmlDriverModel_t
 
 
 def cards() -> tuple[Gpu, ...] | Unknown:
-    """Every NVIDIA card; an empty tuple is a proof that there is none, Unknown is not."""
+    """Every NVIDIA card, else every AMD card; an empty tuple is a proof that there is none, Unknown is not.
+
+    A Mac has none; what its GPU can hold is the computer's memory.
+    """
     if sys.platform == "darwin":
-        return Unknown("Apple GPUs are not read")
-    if sys.platform == "linux" and not any(Path(p).exists() for p in ("/dev/nvidiactl", "/dev/dxg")):
-        if Path("/dev/kfd").exists():
-            return Unknown("an AMD card, which is not read yet")
         return ()
+    if sys.platform == "linux" and not any(Path(p).exists() for p in ("/dev/nvidiactl", "/dev/dxg")):
+        return amd_cards() if Path("/dev/kfd").exists() else ()
     answer: list[tuple[Gpu, ...] | Unknown] = []
     # A hung driver must not hang us, and a thread inside NVML cannot be stopped: it is left behind as a daemon.
     worker = threading.Thread(target=lambda: answer.append(_nvml()), daemon=True)
@@ -82,3 +84,33 @@ def _told(nvml: Any, ask: Callable[[Any], Any], handle: Any) -> Any:
 
 def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def amd_cards(sysfs: Path = Path("/sys/class")) -> tuple[Gpu, ...] | Unknown:
+    """The cards that ROCm computes on (Documentation/gpu/amdgpu, driver-misc; kfd's topology)."""
+    found: list[Gpu] = []
+    for node in sorted((sysfs / "kfd/kfd/topology/nodes").glob("*"), key=lambda node: int(node.name)):
+        told = dict(host.numbers(str(node / "properties")))
+        if not told.get("simd_count"):
+            continue  # a processor
+        device = sysfs / f"drm/renderD{told.get('drm_render_minor')}/device"
+        try:
+            total, used = (int((device / f"mem_info_vram_{what}").read_bytes()) for what in ("total", "used"))
+        except (OSError, ValueError):
+            return Unknown("an AMD card whose memory its driver does not tell")
+        if told.get("cpu_cores_count") or total < SMALLEST:
+            return Unknown("an AMD GPU that shares the computer's memory, which is not read yet")
+        version = told.get("gfx_target_version", 0)
+        gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+        name = _line(device / "product_name") or "AMD GPU"
+        found.append(
+            Gpu(len(found), f"{name} ({gfx})", total, total - used, None, "", "measured: amdgpu", maker="amd")
+        )
+    return tuple(found)
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

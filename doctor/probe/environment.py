@@ -56,7 +56,8 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     python = "path\\to\\python" if world.system.os == "windows" else "path/to/python"
     return Unknown(
         f"the packages that {run.trainer} will use were not found; {here or 'this Python'} does not have them. "
-        f"Start zdoctor with the Python that runs {run.trainer}: {python} -m zdoctor check {quoted(run.config)}"
+        f"Start zdoctor with the Python that runs {run.trainer}: {python} -m zdoctor check"
+        f"{' ' + quoted(run.config) if run.config else ''}"
     )
 
 

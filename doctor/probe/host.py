@@ -5,6 +5,7 @@ from __future__ import annotations
 import locale
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,12 @@ _NOBODY = ("All Users", "Default", "Default User", "Public", "desktop.ini")  # i
 
 def limits(variables: Mapping[str, str]) -> Host:
     """Of this process, as its children will have them. Reads two files at most."""
-    encoding = locale.getencoding() if sys.version_info >= (3, 11) else locale.getpreferredencoding(False)
     if sys.platform == "win32":
         from .windows import limits as of_windows
 
-        return replace(of_windows(variables), encoding=encoding)
+        # that of the region, whichever Python of ours is new enough for UTF-8
+        region = locale.getencoding() if sys.version_info >= (3, 11) else locale.getpreferredencoding(False)
+        return replace(of_windows(variables), encoding=region, clock=int(time.time()))
     import resource
 
     files, space = (resource.getrlimit(one)[0] for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS))
@@ -33,8 +35,15 @@ def limits(variables: Mapping[str, str]) -> Host:
         address_space=None if space == resource.RLIM_INFINITY else space,
         commit_limit=limit,
         commit_free=free,
-        encoding=encoding,
+        encoding=locale.getpreferredencoding(False),
+        synced=_of_clouds(variables.get("HOME", "")) if sys.platform == "darwin" else (),
+        clock=int(time.time()),
     )
+
+
+def _of_clouds(home: str) -> tuple[str, ...]:
+    """Where macOS keeps what programs copy into clouds, and iCloud's own."""
+    return tuple(os.path.join(home, "Library", name) for name in ("CloudStorage", "Mobile Documents")) if home else ()
 
 
 def _size_of(folder: str) -> int | None:
@@ -87,7 +96,7 @@ def memory() -> Ram:
 
 def meminfo() -> dict[str, int]:
     """The lines of /proc/meminfo in bytes; none where there is no such file."""
-    return {name.rstrip(":"): size << 10 for name, size in _numbers("/proc/meminfo")}
+    return {name.rstrip(":"): size << 10 for name, size in numbers("/proc/meminfo")}
 
 
 def _of_groups() -> Iterator[tuple[int, int]]:
@@ -111,11 +120,11 @@ def _of_groups() -> Iterator[tuple[int, int]]:
                 with suppress(OSError, ValueError):  # "max": no limit
                     limit = int((folder / most).read_bytes())
                     pages = {f"{of_all}{name}_file" for name in ("active", "inactive")}
-                    files = sum(size for name, size in _numbers(str(folder / "memory.stat")) if name in pages)
+                    files = sum(size for name, size in numbers(str(folder / "memory.stat")) if name in pages)
                     yield limit, limit - int((folder / used).read_bytes()) + files
 
 
-def _numbers(path: str) -> Iterator[tuple[str, int]]:
+def numbers(path: str) -> Iterator[tuple[str, int]]:
     """The first words of the lines of a file of the kernel, with the numbers that follow them."""
     with suppress(OSError):
         for line in Path(path).read_text(encoding="ascii", errors="replace").splitlines():

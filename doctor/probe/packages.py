@@ -21,6 +21,7 @@ HEAD = 1 << 16  # bytes of a METADATA file that are read: its fields stand first
 FIRST = 4  # modules of a package that are looked for
 _MODULE = pattern(rb'^"?([^",\r\n/.]+(?:/[^",\r\n]+)?\.py)"?,[^,\r\n]*,\d*\r?$', re.M)
 _LIBRARY = pattern(rb'^"?([^",\r\n]+\.(?:so[\d.]*|pyd|dll|dylib))"?,[^,\r\n]*,(\d+)\r?$', re.M)
+_BUILT_FOR = pattern(r"\.(?:cpython-|cp)3\d|_cuda\d")
 LIBRARIES_OF = frozenset(("torch", "torchvision", "bitsandbytes", "safetensors", "tokenizers", "numpy", "triton"))
 
 
@@ -71,13 +72,15 @@ def _metadata(world: World, name: str, version: str, place: str) -> Metadata:
     head = re.split(rb"\r?\n\r?\n", text, maxsplit=1)[0] if isinstance(text, bytes) else b""
     requires = [line.decode("utf-8", "replace") for line in _REQUIRES.findall(head)]
     origin = _origin(world, place)
+    absent, libraries = _listed(world, name, place)
     return Metadata(
         name,
         version,
         place,
         tuple(line for line in requires if not re.search(r"\bextra\s*==", line)),
         *origin,
-        absent=("METADATA",) if text == b"" or _is_gone(world, text, place) else _absent(world, name, place),
+        absent=("METADATA",) if text == b"" or _is_gone(world, text, place) else absent,
+        libraries=libraries,
     )
 
 
@@ -96,11 +99,11 @@ def _origin(world: World, place: str) -> tuple[str, str]:
     return str(told.get("url", "")), commit if isinstance(commit, str) else ""
 
 
-def _absent(world: World, name: str, place: str) -> tuple[str, ...]:
-    """The files among the first of a package, and its libraries, that are not there as they were installed."""
+def _listed(world: World, name: str, place: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Files among the first of a package, and its libraries, that are not there as installed; libraries' names."""
     record = world.read(world.join(place, "RECORD"), 0, None if name in LIBRARIES_OF else 1 << 13)
     if not isinstance(record, bytes):
-        return ()
+        return (), ()
     libraries = _LIBRARY.findall(record) if name in LIBRARIES_OF else []
     folder, gone = world.parent(place), []
     modules = [(file, b"0") for file in _MODULE.findall(record)[:FIRST]]  # a module may have been edited
@@ -109,4 +112,5 @@ def _absent(world: World, name: str, place: str) -> tuple[str, ...]:
         stat = world.stat(world.below(folder, path))
         if stat is None or (isinstance(stat, Stat) and stat.kind == "file" and stat.size < int(size)):
             gone.append(path)
-    return tuple(gone)
+    names = (file.decode("utf-8", "replace").rpartition("/")[2] for file, _ in libraries)
+    return tuple(gone), tuple(one for one in names if _BUILT_FOR.search(one))

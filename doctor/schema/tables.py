@@ -90,6 +90,7 @@ def as_json(schema: Schema) -> dict[str, Any]:
         "renamed": dict(schema.renamed),
         "unparsed": dict(schema.unparsed),
         **({"words": sorted(schema.words)} if schema.words else {}),
+        **({"date": schema.date, "requirements": schema.requirements} if schema.requirements else {}),
         "sections": sections,
     }
 
@@ -108,6 +109,8 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
         unparsed=raw["unparsed"],
         source=source,
         words=frozenset(raw.get("words", ())),
+        date=raw.get("date", ""),
+        requirements=tuple(tuple(lines) for lines in raw.get("requirements", ())),
     )
 
 

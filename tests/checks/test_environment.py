@@ -21,6 +21,7 @@ from zdoctor.checks import environment as rules
 from zdoctor.doctor.apply import apply
 from zdoctor.doctor.model import Finding, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
+from zdoctor.doctor.packages.names import REFUSES
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
 from zdoctor.doctor.probe.installed import probe_installed
 from zdoctor.doctor.probe.live import LiveWorld
@@ -183,6 +184,37 @@ def test_another_version_than_is_asked_for(checkout: Path, wheels: Path) -> None
     )
     install(checkout, wheels, "lycoris_lora-1.8.3")
     assert found_in(checkout) == []
+
+
+def test_a_version_that_an_import_at_the_start_refuses(checkout: Path, wheels: Path) -> None:
+    """transformers compares versions itself: an error where the trainer imports it, told once, cured by the pin."""
+    wheel(wheels, "transformers", "5.5.3", ["huggingface-hub<2,>=1.5"])
+    (checkout / "base.txt").write_text(BASE + "huggingface_hub==1.23.0\n")
+    for version in ("1.23.0", "2.4.0"):
+        wheel(wheels, "huggingface-hub", version)
+    install(checkout, wheels, "huggingface_hub-2.4.0")
+    assert [(f.rule, f.severity) for f in found_in(checkout)] == [("PKG007", None)]
+    install(checkout, wheels, "transformers")
+    assert [(f.rule, f.severity) for f in found_in(checkout)] == [("PKG007", None)]  # nothing imports it
+    (checkout / "toolkit" / "more.py").write_text(MORE + "from transformers import CLIPModel\n")
+    [finding] = found_in(checkout)
+    assert (finding.rule, finding.severity) == ("PKG008", "error")
+    assert finding.evidence["wanted"] == "huggingface-hub==1.23.0"
+    assert f"{checkout}/toolkit/more.py:6 imports transformers" in finding.consequence()
+    (checkout / "toolkit" / "more.py").write_text(MORE + "import transformers\n")
+    cured(finding, wheels, checkout)
+    assert found_in(checkout) == []
+
+
+@pytest.mark.parametrize(("package", "version"), [("huggingface-hub", "0.1"), ("numpy", "1.1"), ("numpy", "")])
+def test_transformers_refuses_what_it_does_not_ask_for(package: str, version: str) -> None:
+    """The real one, told another version of a package than it has."""
+    told = f"m.version = lambda name: {version!r} if name == {package!r} and {version!r} else real(name)"
+    script = f"import importlib.metadata as m\nreal = m.version\n{told}\nimport transformers"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) is bool(version), done.stderr
+    assert ("is required for a normal functioning of this module" in done.stderr) is bool(version)
+    assert package.replace("-", "_") in REFUSES["transformers"]
 
 
 def test_a_commit_that_is_asked_for(checkout: Path, wheels: Path) -> None:
@@ -371,6 +403,32 @@ def test_an_environment_of_windows_whose_python_is_gone(tmp_path: Path) -> None:
     found = of_folder(world, str(folder))
     assert found is not None and found.release == "3.12.4" and found.versions == {"torch": "2.6.0"}
     assert found.base_gone.endswith("python.exe")
+
+
+def of_table(root: Path, *requirements: tuple[str, ...]) -> Installed:
+    schema = Schema("ai-toolkit", "", "27a03a91f2" * 4, {}, date="2026-08-21", requirements=requirements)
+    world = LiveWorld({"VIRTUAL_ENV": str(root / "venv")}, cwd=str(root))
+    environment = probe_environment(world, run_of("m"), schema)
+    assert isinstance(environment, Environment)
+    installed = probe_installed(world, run_of("m"), environment, schema)
+    assert isinstance(installed, Installed)
+    return installed
+
+
+def test_without_a_checkout_the_commit_that_ships_counts_as_a_note(checkout: Path) -> None:
+    told = ("oyaml", "lycoris_lora==1.8.3", "scipy==1.13.0", "toml<0.10 ; python_version >= '3'", "never==1")
+    for lines, asked in ((told, "scipy==1.13.0 (has 1.12.0), toml<0.10 (has 0.10.2)"), (("oyaml",), "")):
+        installed = of_table(checkout, lines)
+        found = list(rules.requirement_not_met(installed, Environment("python", {})))
+        assert [(one.severity, one.evidence["asked"]) for one in found] == ([("note", asked)] if asked else [])
+        assert all("commit 27a03a91f2 of 2026-08-21" in one.text() for one in found)
+        assert list(rules.required_package_missing(installed, Environment("python", {}))) == []
+        assert not [fix for one in found for cure in all_repairs()["PKG007"] for fix in cure.cure(one)]
+
+
+def test_the_kind_of_machine_that_fits_counts_there_too(checkout: Path) -> None:
+    installed = of_table(checkout, ("scipy==1.13.0",), ("scipy==1.12.0", "numpy<2"))
+    assert list(rules.requirement_not_met(installed, Environment("python", {}))) == []
 
 
 def test_packages_that_say_nothing_are_unknown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""HST001, HST002, HST003, HST004, HST005, HST006: on plain records, and where the system fails for real."""
+"""HST001, HST002, HST003, HST004, HST005, HST006, HST007, HST008, HST009: on plain records, and for real."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ from zdoctor.doctor.model import (
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.probe.host import limits
 from zdoctor.doctor.rules import NotApplicable
-from zdoctor.fixes.host import load_in_the_training_itself, pin_nothing, promise_more
+from zdoctor.fixes.host import (
+    allow_long_paths,
+    keep_the_cache_elsewhere,
+    load_in_the_training_itself,
+    pin_nothing,
+    promise_more,
+    set_the_clock,
+)
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import run_of
 
@@ -222,6 +229,60 @@ def test_what_the_system_promises(free: int | None, files: tuple[int, ...], seve
         assert "12.9 GB, which the system must promise" in finding.text()
         fixes = [fix for os in ("linux", "windows") for fix in promise_more(finding, replace(LINUX, os=os))]
         assert [fix.command for fix in fixes] == ["sysctl vm.overcommit_memory=0", "SystemPropertiesPerformance.exe"]
+
+
+WINDOWS = System("windows", "11", "3.11", "C:\\t", "C:\\Users\\mei", 8, 64 * GIB, 60 * GIB)
+ONEDRIVE = Host(synced=("C:\\Users\\mei\\OneDrive",))
+
+
+@pytest.mark.parametrize(
+    ("output", "variables", "severities"),
+    [
+        ("D:\\out", {}, []),
+        ("C:\\Users\\mei\\OneDrives\\out", {}, []),
+        ("c:/users/Mei/OneDrive/out", {}, ["note"]),
+        ("D:\\out", {"HF_HOME": "C:\\Users\\mei\\OneDrive\\hf"}, ["warning"]),
+    ],
+)
+def test_what_is_copied_into_a_cloud(output: str, variables: dict[str, str], severities: list[str]) -> None:
+    system, run = replace(WINDOWS, environment=variables), replace(training(), output_folder=output)
+    seen = list(rules.synced_folder(run, ONEDRIVE, system))
+    assert [finding.severity or "warning" for finding in seen] == severities
+    fixes = [fix for finding in seen for fix in keep_the_cache_elsewhere(finding, system)]
+    assert [fix.command for fix in fixes] == ['$env:HF_HOME = "C:\\huggingface"'] * severities.count("warning")
+    assert not list(rules.synced_folder(NO_RUN, ONEDRIVE, WINDOWS))
+    with pytest.raises(NotApplicable):
+        list(rules.synced_folder(run, Host(), system))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "length", "long_paths", "says"),
+    [
+        ("ai-toolkit", 243, False, True),  # and \\t.safetensors
+        ("ai-toolkit", 242, False, True),
+        ("ai-toolkit", 245, True, False),
+        ("ai-toolkit", 200, False, False),
+        ("SimpleTuner", 220, False, True),  # and \\checkpoint-1\\pytorch_lora_weights.safetensors
+    ],
+)
+def test_paths_of_windows(trainer: str, length: int, long_paths: bool, says: bool) -> None:
+    run = replace(training(trainer), name="longname", output_folder="D:\\" + "o" * (length - 3))
+    seen = list(rules.path_too_long_for_windows(run, Host(long_paths=long_paths), WINDOWS))
+    assert bool(seen) is says
+    for finding in seen:
+        assert finding.evidence["length"] > 259 and allow_long_paths(finding)
+    with pytest.raises(NotApplicable):
+        list(rules.path_too_long_for_windows(run, Host(), LINUX))
+
+
+def test_the_clock() -> None:
+    now = limits({}).clock
+    assert now and not list(rules.clock_behind(Host(clock=now)))
+    (finding,) = rules.clock_behind(Host(clock=0))
+    assert "1970-01-01 00:00 UTC" in finding.text()
+    assert [fix.command for fix in set_the_clock(finding, WINDOWS)] == ["w32tm /resync"]
+    with pytest.raises(NotApplicable):
+        list(rules.clock_behind(Host()))
 
 
 def python(script: Path, *words: object) -> subprocess.CompletedProcess[str]:

@@ -182,6 +182,26 @@ def test_wheels_cards_and_drivers(
 
 
 @pytest.mark.parametrize(
+    ("build_of_torch", "said"),
+    [
+        ("2.13.0+rocm7.1", ""),
+        ("2.13.0", ""),
+        ("2.13.0+cu130", "built for NVIDIA's cards"),
+        ("2.13.0+cpu", "built without CUDA"),
+    ],
+)
+def test_wheels_and_cards_of_amd(build_of_torch: str, said: str, tmp_path: Path) -> None:
+    radeon = replace(card(ADA, ""), capability=None, maker="amd")
+    seen, run = at(tmp_path, build_of_torch=build_of_torch), run_of("m")
+    found = list(packages.cpu_build_of_torch(run, seen, (radeon,), LINUX))
+    assert len(found) == bool(said) and all(said in finding.text() for finding in found)
+    assert not [fix for finding in found for fix in install_torch_for_this_card(finding)]
+    if build_of_torch != "2.13.0+cpu":
+        assert not list(packages.torch_without_kernels(run, seen, (radeon,), LINUX))
+        assert not list(packages.driver_older_than_torch(run, seen, (radeon,)))
+
+
+@pytest.mark.parametrize(
     ("python", "command"),
     [
         ("this Python", 'python -m pip install -U "diffusers>=0.36"'),

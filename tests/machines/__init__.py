@@ -425,6 +425,61 @@ def flux() -> Record:
     )
 
 
+def _with_torch(record: Record, version: str) -> Record:
+    """The machine with another build of torch."""
+    packages = {**PACKAGES, "torch": version}
+    metadata = [{"name": name, "version": of, "folder": ""} for name, of in packages.items()]
+    return {**record, "packages": packages, "metadata": metadata}
+
+
+def container() -> Record:
+    """The server's container as Docker starts it: 64 MB of shared memory, 64 GB of RAM by its control group."""
+    record = healthy()
+    record["about"] = "a container with Docker's own limits, put together from public documentation"
+    record["host"]["shared_memory"] = 64 << 20
+    record["system"] |= {"memory_total": 64 * GIB, "memory_available": 60 * GIB, "contained": True, "swap": 0}
+    return record
+
+
+def spilling() -> Record:
+    """The Windows desktop with a small card, and a page file of a fixed size."""
+    record = windows()
+    record["about"] = "a Windows desktop with a card of 8 GB, put together from users' reports"
+    record["gpus"] = [{**gpu("NVIDIA GeForce RTX 3070", 8.0, 7.1, (8, 6)), "driver_model": "WDDM"}]
+    record["host"] = {"commit_limit": 70 * GIB, "commit_free": 6 * GIB, "long_paths": False}
+    return record
+
+
+def gb10() -> Record:
+    """A GB10, whose GPU has no memory of its own, as NVML and the system tell of one."""
+    record = healthy()
+    record["about"] = "a DGX Spark, put together from what its driver was seen to say"
+    record["system"] |= {"memory_total": 119 * GIB, "memory_available": 110 * GIB, "machine": "aarch64"}
+    card = {**gpu("NVIDIA GB10", 119, 110, (12, 1)), "unified": True}
+    record["gpus"] = [{**card, "source": "recorded: it shares the computer's memory"}]
+    return record
+
+
+def rocm() -> Record:
+    """A workstation with a card of AMD and torch for it."""
+    record = _with_torch(healthy(), "2.13.0+rocm7.1")
+    record["about"] = "a workstation with a Radeon RX 7900 XTX, put together from its driver's documentation"
+    card = gpu("AMD GPU (gfx1100)", 24.0, 23.1, (0, 0))
+    record["gpus"] = [{**card, "capability": None, "driver": "", "maker": "amd"}]
+    return record
+
+
+def mac() -> Record:
+    """A Mac with the memory that its GPU shares, and torch from PyPI."""
+    record = _with_torch(healthy(), "2.13.0")
+    record["about"] = "a Mac Studio with an M3 Ultra, put together from public documentation"
+    record["system"] |= {"os": "darwin", "release": "Darwin 25.1.0", "machine": "arm64"}
+    record["system"] |= {"memory_total": 96 * GIB, "memory_available": 80 * GIB}
+    record["gpus"], record["host"] = [], {"open_files": 256, "encoding": "UTF-8"}
+    record["mounts"] = [{"point": "/", "filesystem": "apfs", "free": 900 * 10**9, "refusal": None}]
+    return record
+
+
 MACHINES = {
     "kaggle_t4x2": kaggle,
     "kaggle_healthy": healthy_kaggle,
@@ -436,6 +491,11 @@ MACHINES = {
     "full_disk": full_disk,
     "healthy": healthy,
     "flux_workstation": flux,
+    "container": container,
+    "windows_spill": spilling,
+    "gb10": gb10,
+    "rocm": rocm,
+    "mac": mac,
 }
 
 

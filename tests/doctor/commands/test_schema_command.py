@@ -36,6 +36,11 @@ def test_a_checkout_is_mined_into_a_table(tmp_path: Path, capsys: pytest.Capture
     root = checkout(tmp_path / "here", SD_SCRIPTS)
     assert run("schema", "mine", str(root), "-o", str(tmp_path / "table.json")) == 0
     assert "network_dim" in from_json(json.loads((tmp_path / "table.json").read_text())).sections[""]
+    (root / "requirements.txt").write_text("-r more.txt\neinops==0.7.0  # pinned\n-e .\n")
+    (root / "more.txt").write_text("numpy<2 ; python_version < '3.13'\n")
+    assert run("schema", "mine", str(root), "-o", str(tmp_path / "table.json")) == 0
+    table = from_json(json.loads((tmp_path / "table.json").read_text()))
+    assert table.requirements == (("einops==0.7.0", "numpy<2 ; python_version < '3.13'"),)
     assert run("schema", "sd-scripts", str(root)) == 0
     assert "network_dim" in json.loads(capsys.readouterr().out)["properties"]
 

@@ -14,7 +14,7 @@ from zdoctor.doctor.model import Report
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import FORMATS, Checked, render
-from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT
+from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, SD_SCRIPTS
 from zdoctor.tests.doctor.schema.checkouts import checkout as small_checkout
 from zdoctor.tests.environments import put, venv, wheel
 
@@ -42,6 +42,17 @@ def test_the_checkout_at_hand_says_whose_environment_it_is(checkout: Path) -> No
     assert report.python.endswith("torch 2.9.1, 1 packages (it lies in the checkout)")
     assert [(one.rule, one.args["package"]) for one in report.errors] == [("PKG006", "oyaml")]
     assert report.exit_code == 1 and not report.trainable
+
+
+def test_of_two_checkouts_side_by_side_the_one_that_one_stands_in_counts(tmp_path: Path) -> None:
+    """As in a folder with every trainer in it: ai-toolkit, which is asked for first, lies beside."""
+    for name in ("ai-toolkit", "sd-scripts"):
+        (tmp_path / name).mkdir()
+    small_checkout(tmp_path / "ai-toolkit", AI_TOOLKIT)
+    small_checkout(tmp_path / "sd-scripts", SD_SCRIPTS)
+    assert report_of(tmp_path / "sd-scripts" / "library").trainer == "sd-scripts"
+    assert report_of(tmp_path / "ai-toolkit").trainer == "ai-toolkit"
+    assert report_of(tmp_path).trainer == "ai-toolkit"
 
 
 def test_the_active_environment_counts_before_the_one_that_asks(checkout: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from zdoctor.doctor.model import Gpu
+from zdoctor.doctor.model import Gpu, Unknown
 from zdoctor.doctor.probe import cards, host
 from zdoctor.doctor.probe.host import Ram
 
@@ -78,3 +78,38 @@ def test_the_memory_of_this_computer() -> None:
     seen = host.memory()
     assert 0 < seen.available <= seen.total
     assert seen.swap is not None or not Path("/proc/meminfo").exists()
+
+
+def amd(root: Path, **changes: int) -> Path:
+    """What sysfs says of a processor and a Radeon RX 7900 XTX."""
+    card = {"cpu_cores_count": 0, "simd_count": 192, "gfx_target_version": 110000, "drm_render_minor": 128}
+    nodes = {"0": {"cpu_cores_count": 16, "simd_count": 0}, "1": {**card, **changes}}
+    for number, properties in nodes.items():
+        node = root / "kfd/kfd/topology/nodes" / number
+        node.mkdir(parents=True)
+        (node / "properties").write_text("".join(f"{name} {value}\n" for name, value in properties.items()))
+    device = root / "drm/renderD128/device"
+    device.mkdir(parents=True)
+    (device / "mem_info_vram_total").write_text(f"{changes.get('total', 24 * GIB)}\n")
+    (device / "mem_info_vram_used").write_text(f"{GIB}\n")
+    return root
+
+
+def test_a_card_of_amd(tmp_path: Path) -> None:
+    assert cards.amd_cards(amd(tmp_path)) == (
+        Gpu(0, "AMD GPU (gfx1100)", 24 * GIB, 23 * GIB, None, "", "measured: amdgpu", maker="amd"),
+    )
+
+
+def test_the_architecture_of_a_card_of_amd(tmp_path: Path) -> None:
+    seen = cards.amd_cards(amd(tmp_path, gfx_target_version=90010))
+    assert isinstance(seen, tuple) and seen[0].name == "AMD GPU (gfx90a)"
+
+
+@pytest.mark.parametrize("changes", [{"cpu_cores_count": 16}, {"total": GIB // 2}, {"drm_render_minor": 129}])
+def test_what_shares_the_computers_memory_is_not_known(tmp_path: Path, changes: dict[str, int]) -> None:
+    assert isinstance(cards.amd_cards(amd(tmp_path, **changes)), Unknown)
+
+
+def test_a_machine_without_a_card_of_amd(tmp_path: Path) -> None:
+    assert cards.amd_cards(amd(tmp_path, simd_count=0)) == ()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.model import Key, Schema
+from zdoctor.doctor.packages.requirements import of_texts
 from zdoctor.doctor.schema import checkouts, tables
 from zdoctor.doctor.trainers import names
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, SIMPLETUNER, checkout
@@ -209,6 +211,9 @@ def test_shipped_tables(trainer: str) -> None:
     for keys in schema.sections.values():
         assert all(isinstance(key, Key) for key in keys.values())
     assert not schema.unparsed
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", schema.date) and schema.requirements
+    for lines in schema.requirements:
+        assert [one.line for one in of_texts(lines, "", "").requirements] == list(lines)
 
 
 def test_shipped_tables_hold_what_is_known_of_the_trainers() -> None:
