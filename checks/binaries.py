@@ -195,7 +195,7 @@ def no_wheel_for_this_python(installed: Installed, environment: Environment) -> 
             "{python} is Python {release}, for which there is no wheel of {asked}; Python {nearest} has all."
             if installed.nearest
             else "{python} is Python {release}, for which there is no wheel of {asked}.",
-            otherwise="pip tries to build it from source, which mostly ends, or says that no version is found.",
+            otherwise="Installing ends: pip tries to build it from source, or says that no version is found.",
             evidence={"python": environment.python, "asked": told},
             release=environment.release,
             nearest=installed.nearest,
