@@ -19,6 +19,7 @@ from ..state import state_folder
 from ..trainers.read import recognise
 from .settings_file import Settings, settings_for
 
+WRITES_ONE = "zdoctor facts --keep-paths -o me.json writes one."
 ENVIRONMENT = ""  # instead of a config: the environment alone
 LORA_TYPED = "zdoctor check lora.safetensors --base MODEL"
 _WEIGHTS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin")
@@ -135,11 +136,11 @@ def world_of(
             raise MachineError("it is not a JSON object")
         world = RecordedWorld(record, live)
     except FileNotFoundError:
-        raise UserError(f"{machine}: there is no such file.", "zdoctor facts -o me.json writes one.") from None
+        raise UserError(f"{machine}: there is no such file.", WRITES_ONE) from None
     except RecursionError:
         raise UserError(f"{machine} is no machine file: it is nested too deeply.") from None
     except (OSError, ValueError, TypeError, KeyError, MachineError) as error:
-        raise UserError(f"{machine} is no machine file: {error}.", "zdoctor facts -o me.json writes one.") from None
+        raise UserError(f"{machine} is no machine file: {error}.", WRITES_ONE) from None
     if to_repair and world.beside is None:
         raise UserError("a recorded machine can be looked at, not repaired.", "--machine here repairs on this one.")
     return world

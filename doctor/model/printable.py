@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_TOKEN = re.compile(r"\b(hf_|gh[opsu]_|sk-)[\w-]{10,}", re.A)
+TOKEN = re.compile(r"\b(hf_|gh[opsu]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|AIza)[\w-]{10,}", re.A)
 # What no terminal, page, log or parser should get from a name or value: control characters but tab and newline,
 # overrides of the writing direction, halves of characters, and what is no character.
 UNPRINTABLE = re.compile(
@@ -28,4 +28,4 @@ def without_tokens(text: str, environment: Mapping[str, str] | None = None) -> s
     for name, value in (environment or {}).items():
         if len(value) > 7 and re.search(r"TOKEN|SECRET|PASSWORD|API_?KEY", name, re.I):
             text = text.replace(value, "***")
-    return _TOKEN.sub(r"\1***", text)
+    return TOKEN.sub(r"\1***", text)

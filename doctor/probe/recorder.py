@@ -1,15 +1,14 @@
-"""Write a machine file: every answer that a check asked for, redacted, so that it replays elsewhere."""
+"""Write a machine file: every answer that a check asked for, so that it replays elsewhere."""
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..model import Gpu, Host, Speed, System, Unknown
+from ..model import Gpu, Host, Speed, Unknown
 from ..model.cards import VISIBLE
 from ..model.environment import Metadata
 from .image import IMAGES
@@ -132,10 +131,10 @@ class Recorder(World):
         return self._metadata
 
     def record(self, about: str) -> dict[str, Any]:
-        """Everything that was asked, redacted: the home folder becomes a neutral one; no secret was ever read."""
+        """Everything that was asked, as it was answered: `redact` makes it fit to be shown."""
         system = {k: v for k, v in asdict(self.system).items() if k != "recorded"}
         system["environment"] = dict(system["environment"])
-        made = {
+        return {
             "schema": SCHEMA,
             "about": about,
             "live": False,
@@ -151,7 +150,6 @@ class Recorder(World):
             "speeds": list(self._speeds.values()),
             "files": self._files,
         }
-        return redact(made, self.system)
 
 
 def _veiled(caption: bytes) -> bytes:
@@ -161,18 +159,3 @@ def _veiled(caption: bytes) -> bytes:
     except UnicodeDecodeError:
         return re.sub(rb"[A-Za-z0-9]", b"x", caption)
     return re.sub(rb"\S", b"x", caption)
-
-
-def redact(record: dict[str, Any], system: System) -> dict[str, Any]:
-    """The record with the user's home folder replaced everywhere, in keys and values."""
-    neutral = "C:\\Users\\user" if system.os == "windows" else "/home/user"
-    home = system.home.rstrip("/\\")
-    if len(home) < 2 or home == neutral:
-        return record
-    text = json.dumps(record, ensure_ascii=False)
-    made: dict[str, Any] = json.loads(text.replace(_inside(home), _inside(neutral)))
-    return made
-
-
-def _inside(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
