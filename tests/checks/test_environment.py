@@ -281,6 +281,7 @@ def test_a_project_whose_setup_script_has_a_list_for_each_kind_of_machine(tmp_pa
 
 @pytest.mark.parametrize(("release", "told"), [("3.12", []), ("3.13", ["3.12"])])
 def test_a_python_without_a_wheel_of_what_is_missing(release: str, told: list[str], checkout: Path) -> None:
+    """PKG018: told only of what is not there."""
     world, schema = LiveWorld({}, cwd=str(checkout)), Schema("ai-toolkit", "", "", {}, source=str(checkout))
     for removed, expected in ((False, []), (True, told)):  # what is there was built by somebody
         if removed:

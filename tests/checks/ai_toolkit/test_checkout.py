@@ -1,4 +1,4 @@
-"""SRC001, SRC002, SRC003: what a trainer's checkout carries, by its syntax trees, and the repairs of its source."""
+"""SRC001, SRC002, SRC003, SRC004: what a trainer's checkout carries, by its syntax trees, and its repairs."""
 
 from __future__ import annotations
 
