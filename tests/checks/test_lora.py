@@ -256,6 +256,7 @@ MORE: dict[str, tuple[Callable[[Tensors], None], str]] = {
     "a lora_A is missing": (lost("lora_A"), "LOR006"),
     "a lora_B is missing": (lost("lora_B"), "LOR006"),
     "A of another rank": (another_rank, "LOR006"),
+    "an alpha alone": (lambda tensors: tensors.update({"transformer.x.alpha": torch.ones(())}), "LOR006"),
     "far too large": (scaled(1e6), "LOR005"),
     "cut off at the largest": (cut_off, "LOR005"),
     "far too small": (scaled(1e-4), "LOR005"),
@@ -353,3 +354,24 @@ def test_a_folder_of_pictures_named_as_a_lora() -> None:
     report = check("folder.safetensors")
     assert not report.findings
     assert report.not_judged and not report.judged
+
+
+def test_the_training_adapter_is_no_lora() -> None:
+    name = "zimage_turbo_training_adapter_v2.safetensors"
+    saved(Path(name), of("zimage"))
+    assert rules(check(name)) == {"LOR010"}
+
+
+@pytest.mark.parametrize(
+    ("trained", "base", "noted"),
+    [
+        ("Z-Image-Turbo", "Tongyi-MAI/Z-Image", True),
+        ("z_image_de_turbo.safetensors", "Tongyi-MAI/Z-Image-Turbo", True),
+        ("Z-Image-Turbo", "Tongyi-MAI/Z-Image-Turbo", False),
+        ("Z-Image", "zimage", False),
+    ],
+)
+def test_a_lora_of_another_flavour(trained: str, base: str, noted: bool) -> None:
+    saved(Path("lora.safetensors"), of("zimage"), {"ss_sd_model_name": trained})
+    report = check("lora.safetensors", base=base)
+    assert [(one.rule, one.severity) for one in report.findings] == [("LOR011", "note")] * noted
