@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from ..model import Tensor, Unknown, WeightFile
@@ -15,6 +16,7 @@ from ..model.record import dataclass
 from .world import World
 from .world.safetensors import offsets
 
+_INTEGERS = ("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
 _CHUNK = 1 << 20  # what a core keeps at hand
 _USUAL = 0x3C  # most numbers of a LoRA have no larger last byte
 _AT_OR_BELOW = [bytes(byte for byte in range(256) if byte & 0x7F <= top) for top in range(128)]
@@ -71,16 +73,25 @@ def probe_values(world: World, file: WeightFile, progress: Any = None) -> LoraVa
     unread: list[str] = []
     for name, (begin, end) in sorted(places.items(), key=lambda place: place[1]):
         tensor = file.tensors[name]
-        if tensor.dtype not in _FLOATS:
+        if tensor.dtype in _INTEGERS and prod(tensor.shape) == 1:  # alpha, as some write it
+            data = world.read(file.path, begin, end - begin)
+            values = data if isinstance(data, Unknown) else _integer(tensor, data)
+        elif tensor.dtype in _FLOATS:
+            values = _values(world, file.path, tensor, begin, end)
+        else:
             unread.append(name)
             continue
-        values = _values(world, file.path, tensor, begin, end)
         if isinstance(values, Unknown):
             return values
         found[name] = values
         if progress is not None:
             progress(end, file.size, file.name)
     return LoraValues(found, tuple(unread))
+
+
+def _integer(tensor: Tensor, data: bytes) -> TensorValues:
+    number = float(int.from_bytes(data, "little", signed=tensor.dtype.startswith("I")))
+    return TensorValues(not any(data), False, abs(number), abs(number), 0, number)
 
 
 def _values(world: World, path: str, tensor: Tensor, begin: int, end: int) -> TensorValues | Unknown:
