@@ -173,5 +173,34 @@ def package_for_another_python(environment: Environment, installed: Installed) -
             )
 
 
+@rule("PKG018", "warning", "no-wheel-for-this-python")
+@prevents("error", r"Failed building wheel for|metadata-generation-failed")
+def no_wheel_for_this_python(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """What the trainer asks for has no wheel for this release of Python, and is not installed.
+
+    What: Of the versions that the trainer's checkout pins, and of torch, those that a table knows the wheels of,
+    against the release of the Python that will run it. What is installed as it is asked for is not told.
+    Why: Without a wheel pip builds from source, for which compilers and libraries are missing (scipy asks for
+    Fortran), or finds no version at all (torch).
+    Repair: None by zdoctor; make the environment anew with the release of Python that is named.
+    Upstream: https://pypi.org/project/scipy/1.12.0/#files (and of each package; the table names its date)
+    Signature: ERROR: Failed building wheel for scipy; No matching distribution found for torch==2.6.0
+    """
+    if not installed.asked:
+        raise NotApplicable
+    if installed.without_wheel and not installed.shipped:
+        told = ", ".join(one.text for one in installed.without_wheel)
+        yield found(
+            installed.without_wheel[0].where,
+            "{python} is Python {release}, for which there is no wheel of {asked}; Python {nearest} has all."
+            if installed.nearest
+            else "{python} is Python {release}, for which there is no wheel of {asked}.",
+            otherwise="Installing ends: pip tries to build it from source, or says that no version is found.",
+            evidence={"python": environment.python, "asked": told},
+            release=environment.release,
+            nearest=installed.nearest,
+        )
+
+
 def _dotted(version: Version) -> str:
     return ".".join(map(str, version))

@@ -120,10 +120,10 @@ def _size(count: int) -> str:
 
 @rule("MEM002", "warning", "ram-over-budget")
 def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Finding]:
-    """Loading needs more RAM than is available.
+    """Loading, quantizing or offloading needs more RAM than is available.
 
-    What: The part of the load that must be held in RAM (weights that are converted, merged with an adapter, or
-    quantized on the way) is computed and held against the available RAM.
+    What: What a phase of the run must hold in RAM (weights that are converted, merged with an adapter, or quantized
+    on the way, and offloaded blocks) is computed, and the largest is held against the available RAM.
     In a container it is the RAM that its control group leaves; pages of files that it has read do not count as used.
     Why: An adapter makes ai-toolkit load the whole transformer at full precision before it is quantized; weights
     stored in another dtype than the run's are converted in RAM. A machine without swap ends the process without a
@@ -136,15 +136,16 @@ def ram_over_budget(run: Run, memory: Memory, system: System) -> Iterator[Findin
         return
     yield found(
         run.where("base_model"),
-        "Loading the model holds {need} in RAM (computed), but {free} of {total} are available ({source}{of}).",
-        otherwise="The system ends the run without a message while the model is loaded."
+        "The phase '{phase}' holds {need} in RAM (computed), but {free} of {total} are available ({source}{of}).",
+        otherwise="The system ends the run without a message in that phase."
         if system.swap == 0
-        else "The computer slows to a crawl, or ends the run without a message while the model is loaded.",
+        else "The computer slows to a crawl, or ends the run without a message, in that phase.",
         severity="error"
         if system.os == "linux" and memory.host_peak > system.memory_total + (system.swap or 0)
         else None,
         evidence={"need": memory.host_peak, "available": memory.host_free, "total": system.memory_total},
         need=_size(memory.host_peak),
+        phase=memory.host_phase,
         free=_size(memory.host_free),
         total=_size(system.memory_total),
         source="measured" if system.recorded is None else "recorded",

@@ -198,7 +198,12 @@ def set_variable(finding: Finding, system: System) -> Iterator[Fix]:
     told = {"new": "", **finding.evidence, **finding.args}
     name, new, package = told["variable"], told["new"], told.get("package")
     if package:
-        yield Fix(f"install {package}", (), "show", command=f"{quoted(told['python'])} -m pip install {package}")
+        yield Fix(
+            f"install {package}",
+            (),
+            "show",
+            command=f"{quoted(told['python'], system.typed_in)} -m pip install {package}",
+        )
     elif finding.rule == "HUB011":
         yield Fix(f"set {new}", (), "show", command=setting([(new, told["value"])], system.shell))
     elif new:

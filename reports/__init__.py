@@ -19,8 +19,12 @@ def render(
     screen: Screen = PAGE,
     verbose: bool = False,
     addresses: Mapping[str, str] = {},
+    code: int | None = None,
 ) -> str:
-    """What was checked, in one of FORMATS; `screen` and `verbose` are for text, `addresses` for SARIF."""
+    """What was checked, in one of FORMATS; `screen` and `verbose` are for text, `addresses` for SARIF.
+
+    `code` is the exit code where it is not that of the reports, for JSON.
+    """
     if format == "text":
         from . import terminal
 
@@ -29,5 +33,9 @@ def render(
         from . import sarif
 
         return sarif.render(checked, version, addresses)
+    if format == "json":
+        from . import json
+
+        return json.render(checked, version, code)
     module = import_module(f".{format}", __package__)  # only the one that is asked for
     return str(module.render(checked, version))

@@ -98,12 +98,15 @@ class ReportsDocument(Head):
     reports: list[ReportDocument]
 
 
-def render(checked: Sequence[Checked], version: str = "") -> str:
-    """One JSON object, one trailing newline: the report or, of several configs, all of them."""
+def render(checked: Sequence[Checked], version: str = "", code: int | None = None) -> str:
+    """One JSON object, one trailing newline: the report or, of several configs, all of them.
+
+    `code` is the exit code where configs that were named could not be read.
+    """
     reports = [as_data(one.report, version) for one in checked]
-    return dumps(
-        reports[0] if len(reports) == 1 else _of_all(reports, version, exit_code(one.report for one in checked))
-    )
+    if len(reports) == 1 and code is None:
+        return dumps(reports[0])
+    return dumps(_of_all(reports, version, exit_code(one.report for one in checked) if code is None else code))
 
 
 def _of_all(reports: list[ReportDocument], version: str, code: int) -> ReportsDocument:

@@ -237,7 +237,7 @@ def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
     if report.crashed:
         return []
     if report.trainer == SCRIPT and report.command == "check":
-        typed = f"zdoctor probe {quoted(f'{report.config}:build_model')}"
+        typed = f"zdoctor probe {quoted(f'{report.config}:build_model', report.shell)}"
         return [(typed, "runs one step and says what of it is not trained")]
     ways = [*_train_step(report), *_run_step(report)]
     return ways[::-1] if repaired else ways
@@ -276,7 +276,7 @@ def _run_step(report: Report) -> Iterator[tuple[str, str]]:
     about = f"{there}checks once more and starts {report.trainer}"
     start = trainer_of(report.trainer).start
     if start:
-        yield f"zdoctor run -- {start.format(config=quoted(report.config))}", about
+        yield f"zdoctor run -- {start.format(config=quoted(report.config, report.shell))}", about
     else:
         yield "zdoctor run -- COMMAND", f"{about}, COMMAND being what you type for it"
 

@@ -25,6 +25,11 @@ _SKIPS = {
     "merge_in": "{function} of {file} leaves the training adapter out where a weight has no data ({code}), but "
     "sampling still takes it out again.",
 }
+_UNMENDED = {
+    "ema": "This checkout never sets the moving average up: use_ema does nothing before commit {commit} of {date}.",
+    "caption-dropout": "This checkout drops no caption whose text embedding is cached: caption_dropout_rate does "
+    "nothing there before commit {commit} of {date}.",
+}
 _SKIP = "{function} of {file} goes on without moving a model whose tensors have no data ({code})."
 
 
@@ -99,6 +104,44 @@ def unguarded_size_file(run: Run, writes: Writes, checkout: Checkout | None) -> 
             caches=" and ".join(caches),
             folder=min(folders),
         )
+
+
+@rule("SRC004", "warning", "mended-by-a-later-commit", trainers=("ai-toolkit",))
+def mended_by_a_later_commit(run: Run, checkout: Checkout | None) -> Iterator[Finding]:
+    """The checkout is older than the commit that made a setting of this config work.
+
+    What: The moving average (ema_config.use_ema), which nothing set up before 82190b41 (2026-06-07), and caption
+    dropout where text embeddings are cached, which was left out before ab5fef89 (2026-08-10). The checkout's own
+    source says which of them it has, so a branch that took the change over is silent.
+    Why: The setting is read and does nothing: no error says so, and the LoRA is another one than was asked for.
+    Repair: None by zdoctor; update the checkout, or leave the setting out and know that it was never in effect.
+    Upstream: https://github.com/ostris/ai-toolkit/commit/82190b41e6fb6e90de6823e091f3accabfea552b,
+    https://github.com/ostris/ai-toolkit/commit/ab5fef8970ea0a19c790457625909d6e1a266d8e
+    Signature: None; the run ends well.
+    """
+    if checkout is None:
+        return
+    dropped = next((one for one in run.recipe.datasets if one.caption_dropout > 0), None)
+    cases = (
+        ("ema", run.recipe.ema.use, "use_ema", "82190b41", "2026-06-07"),
+        (
+            "caption-dropout",
+            dropped is not None and run.recipe.cache_text_embeddings,
+            f"{dropped.key if dropped else ''}/caption_dropout",
+            "ab5fef89",
+            "2026-08-10",
+        ),
+    )
+    for name, applies, key, commit, date in cases:
+        if applies and name in checkout.unmended:
+            yield found(
+                run.where(key),
+                _UNMENDED[name],
+                otherwise="The run ends well, and the setting had no effect.",
+                evidence={"checkout": checkout.root},
+                commit=commit,
+                date=date,
+            )
 
 
 @rule("SRC003", "error", "checkout-older-than-layout", trainers=("ai-toolkit",))

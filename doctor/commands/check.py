@@ -151,6 +151,7 @@ def _told_of(seen: Sequence[Examination], options: argparse.Namespace, configs: 
         screen=PAGE if options.output else console.screen(),
         verbose=options.verbose,
         addresses=_addresses() if options.format == "sarif" else {},
+        code=USER_MISTAKE if len(seen) < len(configs) else None,
     )
     console.emit(text, options.output, spare=[*configs, *filter(None, [options.baseline])])
     if sys.stdout is not None:

@@ -13,7 +13,7 @@ from ..examine.config_file import load
 from ..examine.examination import Examination, examine_config
 from ..model.findings import HERE
 from ..model.record import replace
-from ..probe.live import LiveWorld
+from ..probe.live import LiveWorld, shell_here
 from ..probe.world import World
 from ..state import state_folder
 from ..trainers.read import recognise
@@ -79,7 +79,7 @@ def examined(
     elsewhere = None if machine == HERE and settings.machine is None else machine
     words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source), ("base", base))
     options = tuple((name, value) for name, value in words if value is not None)
-    report = replace(seen.report, options=options, settings=settings.told)
+    report = replace(seen.report, options=options, settings=settings.told, shell=shell_here())
     if selected or ignored:
         report = replace(report, trainable=False, held_back=())
     return replace(seen, report=report)

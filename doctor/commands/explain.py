@@ -95,7 +95,11 @@ def _log(options: argparse.Namespace) -> int:
     if told.failure is None and len(_NO_TEXT.findall(log[:_SAMPLE])) > len(log[:_SAMPLE]) / 10:
         raise UserError(f"{name} holds no text, so it is no log.", "zdoctor explain train.log")
     if told.failure is None and config_in(("", options.what)):
-        raise UserError(f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what)}")
+        from ..probe.live import shell_here
+
+        raise UserError(
+            f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what, shell_here())}"
+        )
     seen = _beside(read(options.diff), log) if options.diff is not None else None
     unexplained = told.failure is not None and told.known is None and not told.rules
     code = INCOMPLETE if unexplained else 0

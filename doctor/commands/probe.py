@@ -20,7 +20,7 @@ from ..model import MicroStep, Report, Unknown
 from ..model.amounts import amount
 from ..model.record import replace
 from ..model.shell import quoted
-from ..probe.live import LiveWorld
+from ..probe.live import LiveWorld, shell_here
 from ..progress import open_progress
 from . import console
 from .config_argument import format_argument
@@ -80,7 +80,7 @@ def _require(script: str, text: str, function: str, batch: int | None) -> None:
     try:
         tree = parsed(text)
     except Unparsable as error:
-        raise UserError(f"{script}: {error}.", f"zdoctor check {quoted(script)}") from None
+        raise UserError(f"{script}: {error}.", f"zdoctor check {quoted(script, shell_here())}") from None
     defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     other = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
         alias.asname or alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names

@@ -74,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
             return ended.code
         if not options.heal:
             if _plan(config, rules):
-                _say(f"zdoctor fix {quoted(config)} shows the repair; --apply carries it out.")
+                from ..probe.live import shell_here
+
+                _say(f"zdoctor fix {quoted(config, shell_here())} shows the repair; --apply carries it out.")
             return ended.code
         if starts == MOST_RESTARTS or not _healed(config, rules, tried):
             _say("there is nothing more that is safe to repair; not started again.")

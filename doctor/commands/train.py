@@ -21,7 +21,7 @@ from ..model.printable import printable
 from ..model.record import replace
 from ..model.run import Run
 from ..model.shell import quoted, unsetting
-from ..probe.live import LiveWorld
+from ..probe.live import LiveWorld, shell_here
 from ..progress import open_progress
 from ..train.settings.refuse import is_another_job, refuse
 from . import console
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.shard and count == 1:
         raise UserError(
             "The base is shared out over several processes, and this run has one.",
-            f"zdoctor train {quoted(config)} --processes 2 --shard",
+            f"zdoctor train {quoted(config, shell_here())} --processes 2 --shard",
         )
     if count == 1:
         _say_green(seen)
@@ -124,7 +124,8 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
     if ranks is not None and BEGAN not in os.environ:
         return f"{lead}, start all processes in the same way again.\n"
     count = options.processes if ranks is None else ranks.size
-    words = ["zdoctor", "train", quoted(config), *_given(options), *(["--processes", str(count)] if count else [])]
+    given = [*_given(options), *(["--processes", str(count)] if count else [])]
+    words = ["zdoctor", "train", quoted(config, shell_here()), *given]
     return f"{lead}: {' '.join(words)}\n"
 
 

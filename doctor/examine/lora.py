@@ -44,6 +44,7 @@ def examine_lora(
     report = cures(examine(facts, asked, config=path, trainer=LORA), facts, all_repairs())
     gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
     areas = dict.fromkeys(about(rule) for rule in asked)
+    gaps |= dict(_unheld(lora, facts.lora_values))
     report = replace(
         report,
         subject="" if isinstance(lora, Unknown) else described(lora, facts.lora_values),
@@ -51,7 +52,7 @@ def examine_lora(
         machine=world.system.recorded,
         trainable=False,
         judged=tuple(area for area in areas if area not in gaps),
-        not_judged=(*(Unjudged(area, reason) for area, reason in gaps.items()), *_unheld(lora)),
+        not_judged=tuple(Unjudged(area, reason) for area, reason in gaps.items()),
     )
     return Examination(report, (facts,), Reading(config, (Run(LORA, path, "", 0, "other", "", ""),)), asked, config)
 
@@ -89,15 +90,18 @@ def _values(world: World, lora: Lora | Unknown, progress: Any) -> Any:
     return probe_values(world, lora.file, progress)
 
 
-def _unheld(lora: Lora | Unknown) -> Iterator[Unjudged]:
-    """What was not compared of an adapter: a model without a record, or a base that cannot be looked at."""
+def _unheld(lora: Lora | Unknown, values: LoraValues | Unknown) -> Iterator[tuple[str, str]]:
+    """What of an adapter was not held against anything, and why."""
     if isinstance(lora, Unknown) or not lora.kind:
         return
-    if not lora.class_name:
-        known = ", ".join(dict.fromkeys(family.title for family in families() if family.transformer))
-        of = f"of {lora.foreign}" if lora.foreign else "of a model that has modules of these names"
-        yield Unjudged("which programs apply it", f"no record {of}; zdoctor knows those of {known}")
+    if not programs_of(lora.class_name):
+        known = ", ".join(dict.fromkeys(one.title for one in families() if programs_of(one.class_name)))
+        model = lora.title or lora.foreign or "a model that has modules of these names"
+        yield "which programs apply it", f"no record of {model}; zdoctor knows what applies those of {known}"
+    if isinstance(values, LoraValues) and values.unread:
+        kinds = ", ".join(sorted({lora.file.tensors[name].dtype for name in values.unread}))
+        yield "the numbers", f"{len(values.unread)} tensors are of a type that is not read ({kinds})"
     if texts := sum(module.of_text_encoder for module in lora.modules):
-        yield Unjudged("its text encoders", f"no record of the names of {texts} modules of text encoders")
+        yield "its text encoders", f"no record of the names of {texts} modules of text encoders"
     if lora.base is not None and lora.base.reason:
-        yield Unjudged("whether it fits the base model", f"{lora.base.source}: {lora.base.reason}")
+        yield "whether it fits the base model", f"{lora.base.source}: {lora.base.reason}"

@@ -77,7 +77,7 @@ def read_lora(path: str, file: WeightFile) -> Lora:
     if not kind:
         return Lora(path, file, holds=_holds(file.tensors), others=tuple(file.tensors))
     modules = [_module(key, of) for key, of in parts.items()]
-    class_name = _class_of(modules)
+    class_name = _class_of(modules, file)
     title = family_with(class_name).title if class_name else ""
     if class_name:
         modules = [placed(module, classes()[class_name]) for module in modules]
@@ -132,17 +132,25 @@ def _module(key: str, parts: Mapping[str, str]) -> AdaptedModule:
     return AdaptedModule(key, prefix, key.removeprefix(prefix), parts, words=words)
 
 
-def _class_of(modules: Iterable[AdaptedModule]) -> str:
-    """The class with the most of these modules, where it has nearly all; "" where none has."""
-    of_model = [module for module in modules if not module.of_text_encoder]
-    best, most = "", 0
-    for family in families():
-        if family.transformer is None:
-            continue
-        count = sum(bool(placed(module, family.transformer).linears) for module in of_model)
-        if count > most:
-            best, most = family.transformer.name, count
-    return best if most and most >= 0.9 * len(of_model) else ""
+def _class_of(modules: Iterable[AdaptedModule], file: WeightFile) -> str:
+    """The class with the most of these modules, where it has nearly all, and with the most of their sizes; "" where
+    none has, or several alike.
+    """
+    of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
+    ranks: dict[str, tuple[int, int]] = {}
+    for kind in dict.fromkeys(family.transformer for family in families() if family.transformer is not None):
+        own = [found for module in of_model if (found := placed(module, kind)).linears]
+        if own and len(own) >= 0.9 * len(of_model):
+            sizes = {name: shape[1] for name, shape in linears_of(kind.name, {}).items()}
+            ranks[kind.name] = len(own), sum(_inputs(one, file) == sizes[one.linears[0]] for one in own)
+    best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
+    return best[0] if len(best) == 1 else ""
+
+
+def _inputs(module: AdaptedModule, file: WeightFile) -> int:
+    """The width that goes into a module, by its A; 0 where it has none."""
+    down = file.tensors.get(module.parts.get("A", ""))
+    return down.shape[1] if down is not None and len(down.shape) == 2 else 0
 
 
 def placed(module: AdaptedModule, kind: ModelClass) -> AdaptedModule:

@@ -70,10 +70,15 @@ def programs_of(class_name: str) -> tuple[str, ...]:
     return tuple(_READS.get(class_name, ()))
 
 
+def judged_modules(lora: Lora) -> list[AdaptedModule]:
+    """The modules of the transformer, but those that are no pair under any name."""
+    return [one for one in lora.modules if not one.of_text_encoder and one not in lora.half_pairs]
+
+
 def passed_over(lora: Lora, program: str) -> list[AdaptedModule]:
     """The modules of the transformer that the program does not apply."""
     spellings = _READS[lora.class_name][program]
-    own = [module for module in lora.modules if not module.of_text_encoder]
+    own = judged_modules(lora)
     if program == "ComfyUI" or lora.kind == "LoRA":
         return [module for module in own if not _is_read(module, spellings, lora.is_pairs)]
     if program == "diffusers" and lora.kind == "LoKr" and family_with(lora.class_name).lokr:

@@ -8,7 +8,7 @@ from ..model.lora import ADAPTER_METADATA, PAIR, AdaptedModule, Lora, LoraValues
 from ..model.plans import CopiedTensor
 from ..model.record import dataclass
 from .lora_keys import linears_of
-from .lora_programs import LOADERS, common_prefix, passed_over
+from .lora_programs import LOADERS, common_prefix, judged_modules, passed_over
 
 _HASHES = ("sshs_model_hash", "sshs_legacy_hash")  # of the tensors as they were
 
@@ -29,7 +29,7 @@ def repaired(lora: Lora, values: LoraValues) -> Repaired | None:
     """A copy that every program applies as a whole; None where there is nothing to mend, or nothing would be left."""
     if not lora.is_pairs:
         return None
-    half = [module for module in lora.modules if any(p in module.parts for p in PAIR) and not lora.is_whole(module)]
+    half = lora.half_pairs
     bad = [module for module in lora.whole_pairs if _is_bad(module, values)]
     kept = [module for module in lora.modules if module not in half and module not in bad]
     told = lora.told_alpha if not any("alpha" in module.parts for module in lora.modules) else None
@@ -62,7 +62,7 @@ def _is_bad(module: AdaptedModule, values: LoraValues) -> bool:
 def _prefix(lora: Lora, new_alpha: bool) -> str | None:
     """The prefix that the names get, None where they stay; only what is known to be the same under it is renamed."""
     prefix = common_prefix(lora.class_name) if lora.class_name else None
-    own = [module for module in lora.modules if not module.of_text_encoder]
+    own = judged_modules(lora)
     if prefix is None or lora.kind != "LoRA" or not all(module.linears and module.words for module in own):
         return None
     if any(set(module.parts) > {*PAIR, "alpha"} for module in own):

@@ -16,7 +16,7 @@ from ..model.record import replace
 from .bytes import QUANTIZED, WIDTHS
 from .case import GIB, Case, buckets
 from .ladder import alternatives_of
-from .phases import error_of, highest_of, host_peak_of, phases_of
+from .phases import LOADING, error_of, highest_of, host_phases_of, phases_of
 from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
 
@@ -75,7 +75,7 @@ def predict(
         budget_source=card.source if card else f"{seen_by}: the system's available memory",
         as_published=bool(sizes.assumed),
         assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
-        host_peak=host_peak_of(case) if card else peak,
+        host_phases=host_phases_of(case) if card else {LOADING: peak},
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(case, system.memory_available)) if high > free else (),
         margin=high - peak,

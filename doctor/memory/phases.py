@@ -15,6 +15,8 @@ from .runner import host_peak, phases_of_runner, phases_without_bfloat16
 # Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
 # goes through this phase.
 QUANTIZING = "quantizing the transformer"
+LOADING = "loading the model"
+OFFLOADING = "training with offloaded blocks"
 # Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
 VAE_ENCODE = 1.26 * GIB / 2**20
 VAE_DECODE = 1.50 * GIB / 2**20
@@ -57,20 +59,26 @@ def _highest(case: Case, phases: Iterable[Phase]) -> int:
 
 
 def host_peak_of(case: Case) -> int:
-    """Host bytes that cannot be given back while a run for a card loads; 0 where it has none.
+    return max(host_phases_of(case).values(), default=0)
+
+
+def host_phases_of(case: Case) -> dict[str, int]:
+    """Host bytes that cannot be given back in each phase of a run for a card; none where it has none.
 
     Weights stored in another dtype are converted, merged ones rewritten, quantized ones built anew: all of them are
     then anonymous memory. Weights used as they lie on disk stay in the page cache, which gives way.
     """
     if case.card is None:
-        return 0
+        return {}
     if case.run.by_runner:
-        return host_peak(case)
-    whole = case.width * (case.sizes.blocks + case.sizes.rest)
+        return {LOADING: host_peak(case)}
     waiting = int(offloaded_share(case.run) * case.blocks)
+    sizes = {LOADING: 0, OFFLOADING: waiting} if waiting else {LOADING: 0}
     if case.recipe.adapter or case.sizes.stored != case.width:
-        return HOST_BASE + max(whole, waiting)
-    return HOST_BASE + (_weights_of(case) if case.recipe.precision.quantization else waiting)
+        sizes[LOADING] = case.width * (case.sizes.blocks + case.sizes.rest)
+    elif case.recipe.precision.quantization:
+        sizes["quantizing the model"] = _weights_of(case)
+    return {name: HOST_BASE + size for name, size in sizes.items()}
 
 
 def _weights_of(case: Case) -> int:

@@ -44,8 +44,8 @@ class SizeFile:
 class Checkout:
     """An ai-toolkit checkout. `generation`: "A" loads Z-Image's transformer by from_pretrained (to 2026-07-12), "B"
     by a loader of its own, "" is neither. `single_files`: it loads Z-Image from one file, too. `json_captions`: it
-    takes the caption out of a .json file (to 2026-06-06). `unparsed` are files that this Python cannot parse, with
-    the reason; what they hold is not known.
+    takes the caption out of a .json file (to 2026-06-06). `unmended` names what a later commit
+    mended. `unparsed` are files that this Python cannot parse, with the reason; what they hold is not known.
     """
 
     root: str
@@ -53,6 +53,7 @@ class Checkout:
     generation: Literal["A", "B", ""]
     single_files: bool = False
     json_captions: bool = False
+    unmended: frozenset[str] = frozenset()
     patches: tuple[Patch, ...] = ()
     size_file: SizeFile | None = None
     is_git: bool = False

@@ -123,7 +123,8 @@ class Installed:
     checkout, what its commit `shipped` ("commit 27a03a91f2 of 2026-08-21") asked for. `between` is
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
-    of each package, by its name.
+    of each package, by its name. `without_wheel` is what has no wheel for this Python, of which `nearest` is the
+    release that has all ("3.12").
     """
 
     own: tuple[Unmet, ...] = ()
@@ -133,4 +134,6 @@ class Installed:
     unread: tuple[str, ...] = ()
     broken: tuple[Metadata, ...] = ()
     left_over: tuple[str, ...] = ()
+    without_wheel: tuple[Requirement, ...] = ()
+    nearest: str = ""
     metadata: Mapping[str, Metadata] = field(default_factory=dict)

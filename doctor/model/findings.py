@@ -8,7 +8,7 @@ from typing import Any, Literal
 from .plans import Fix
 from .record import dataclass, field
 from .run import Where
-from .shell import quoted
+from .shell import Shell, quoted
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -107,7 +107,8 @@ class Report:
     `subject` is a line about what was looked at, "" where that is a config.
     `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
     `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
-    where there is none; what a `baseline` knows is no finding.
+    where there is none; what a `baseline` knows is no finding. `shell` is where commands will be typed, None where
+    that is not known.
     """
 
     config: str
@@ -134,14 +135,17 @@ class Report:
     python: str = ""
     settings: str = ""
     baseline: Baselined | None = None
+    shell: Shell | None = None
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""
         options = [
-            f"--{name} {quoted(value)}" for name, value in self.options if command != "train" or name == "trainer"
+            f"--{name} {quoted(value, self.shell)}"
+            for name, value in self.options
+            if command != "train" or name == "trainer"
         ]
         deep = ("--deep",) if self.deep and command != "train" else ()
-        config = (quoted(self.config),) if self.config else ()
+        config = (quoted(self.config, self.shell),) if self.config else ()
         return " ".join(("zdoctor", command, *config, *options, *deep, *words))
 
     @property

@@ -90,6 +90,12 @@ class Lora:
         """The modules with both factors, which have the same rank."""
         return tuple(module for module in self.modules if self.is_whole(module))
 
+    @cached_property
+    def half_pairs(self) -> tuple[AdaptedModule, ...]:
+        """The modules of a LoRA with one factor, with two that do not fit each other, or with alpha alone."""
+        parts = {*PAIR, "alpha"} if self.is_pairs else set()
+        return tuple(one for one in self.modules if not parts.isdisjoint(one.parts) and not self.is_whole(one))
+
     def is_whole(self, module: AdaptedModule) -> bool:
         """Whether both factors are there, and fit each other."""
         if any(part not in module.parts for part in PAIR):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .plans import TrainingEffect
-from .record import dataclass
+from .record import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Memory:
     under the computed one to `margin` above it. CUDA shows `cards` of the same kind, of which the fullest has
     `least_free` bytes left; the transformer's blocks take `blocks` bytes, the largest of them `block`. `elsewhere` is
     where the run would fit, when it does not fit here. `as_published`: parts that are not here were taken so.
+    `host_phases` are the bytes that a run for a card holds in the computer's memory in each of its phases there.
     `spill` bytes of the computer's memory take what the card does not hold, at a fraction of its speed.
     """
 
@@ -61,7 +62,7 @@ class Memory:
     free: int
     budget_source: str
     assumptions: str
-    host_peak: int = 0
+    host_phases: Mapping[str, int] = field(default_factory=dict)
     host_free: int = 0
     alternatives: tuple[Alternative, ...] = ()
     margin: int = 0
@@ -77,6 +78,15 @@ class Memory:
     @property
     def peak(self) -> Phase:
         return max(self.phases, key=lambda phase: phase.total)
+
+    @property
+    def host_phase(self) -> str:
+        """The phase that holds the most in the computer's memory."""
+        return max(self.host_phases, key=self.host_phases.__getitem__, default="")
+
+    @property
+    def host_peak(self) -> int:
+        return max(self.host_phases.values(), default=0)
 
     @property
     def hardest(self) -> Phase:

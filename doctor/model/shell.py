@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ntpath import basename, splitext
 from typing import Literal
@@ -16,18 +17,30 @@ _PROGRAMS: dict[str, Shell] = {
 _PLAIN = frozenset("/._-+%=:")  # a comma and a leading @ mean something to PowerShell
 
 
-def quoted(word: str) -> str:
-    """A path as sh, PowerShell and, where that is possible, cmd take it.
+def quoted(word: str, shell: Shell | None = None) -> str:
+    """A word as the shell takes it, typed at its prompt; where that is not known, as most shells would.
 
-    One with characters that a terminal obeys cannot be typed.
+    Sources: cmd's order of expansion (`help cmd`, percent signs before carets and quotes), CommandLineToArgvW,
+    PowerShell's about_Quoting_Rules.
     """
     if word.startswith("-"):
         word = f"./{word}"  # else it would be an option
-    if word and all(c.isalnum() or c in _PLAIN for c in word):
+    if word and all(c.isalnum() or c in _PLAIN for c in word) and not (shell == "cmd" and "%" in word):
         return word
-    if "\\" in word or not any(c in word for c in '"$`!'):
+    if shell == "cmd":
+        return _in_cmd(word)
+    obeyed = '"$`!\u201c\u201d\u201e' + ("\\" if shell == "sh" else "")
+    if (shell is None and "\\" in word) or not any(c in word for c in obeyed):
         return f'"{word}"'
+    if shell == "powershell":
+        return "'" + re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", word) + "'"
     return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _in_cmd(word: str) -> str:
+    """In quotes but for percent signs, which only a caret outside of quotes keeps from naming a variable."""
+    parts = [re.sub(r"(\\+)$", r"\1\1", part) for part in word.split("%")]  # before a quote they count in pairs
+    return "^%".join(f'"{part}"' for part in parts)
 
 
 def shell_among(programs: Iterable[str]) -> Shell | None:
@@ -39,10 +52,22 @@ def shell_among(programs: Iterable[str]) -> Shell | None:
 def setting(variables: Iterable[tuple[str, str]], shell: Shell) -> str:
     """Environment variables as they are set for what is started after."""
     if shell == "powershell":
-        return "; ".join(f'$env:{name} = "{value}"' for name, value in variables)
+        return "; ".join(f"$env:{name} = {_text_of_powershell(value)}" for name, value in variables)
     if shell == "cmd":
-        return " & ".join(f'set "{name}={value}"' for name, value in variables)
+        return " & ".join(_set_of_cmd(name, value) for name, value in variables)
     return "export " + " ".join(f"{name}={quoted(value)}" for name, value in variables)
+
+
+def _text_of_powershell(value: str) -> str:
+    typed = quoted(value, "powershell")
+    return typed if typed[:1] in ("'", '"') and value[:1] != "-" else f'"{value}"'
+
+
+def _set_of_cmd(name: str, value: str) -> str:
+    if "%" not in value:
+        return f'set "{name}={value}"'
+    careted = re.sub(r'([%&|<>^()"])', r"^\1", value)
+    return f"(set {name}={careted})"
 
 
 def unsetting(name: str, shell: Shell) -> str:

@@ -55,9 +55,11 @@ def _nvml() -> tuple[Gpu, ...] | Unknown:
 def _card(nvml: Any, index: int, driver: str) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     told = _told(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    unified = told is None or not told.total  # GB10, Jetson: NVML knows of no memory of theirs
-    shared = host.memory() if unified else None
-    total, free = (int(told.total), int(told.free)) if shared is None else (shared.total, shared.available)
+    total, free = (0, 0) if told is None else (int(told.total), int(told.free))
+    unified = not total  # GB10, Jetson: NVML knows of no memory of theirs
+    if unified:
+        shared = host.memory()
+        total, free = shared.total, shared.available
     capability = _told(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     model = _told(nvml, nvml.nvmlDeviceGetDriverModel, handle) if sys.platform == "win32" else None
     return Gpu(

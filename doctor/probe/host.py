@@ -30,7 +30,7 @@ def limits(variables: Mapping[str, str]) -> Host:
     files, space = (resource.getrlimit(one)[0] for one in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS))
     limit, free = _promised()
     return Host(
-        shared_memory=_size_of("/dev/shm") if sys.platform == "linux" else None,
+        shared_memory=_shared_memory(),
         open_files=None if files == resource.RLIM_INFINITY else files,
         address_space=None if space == resource.RLIM_INFINITY else space,
         commit_limit=limit,
@@ -46,10 +46,11 @@ def _of_clouds(home: str) -> tuple[str, ...]:
     return tuple(os.path.join(home, "Library", name) for name in ("CloudStorage", "Mobile Documents")) if home else ()
 
 
-def _size_of(folder: str) -> int | None:
-    with suppress(OSError):
-        state = os.statvfs(folder)
-        return state.f_blocks * state.f_frsize
+def _shared_memory() -> int | None:
+    if sys.platform == "linux":
+        with suppress(OSError):
+            state = os.statvfs("/dev/shm")
+            return state.f_blocks * state.f_frsize
     return None
 
 

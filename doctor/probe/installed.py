@@ -11,7 +11,8 @@ from ..packages.checkout import sets_of
 from ..packages.names import REFUSES, modules_of, provided
 from ..packages.requirements import Asked, of_texts
 from ..packages.unmet import between, unmet
-from ..packages.versions import variables
+from ..packages.versions import holds, variables
+from ..packages.wheels import nearest, without_wheel
 from ..trainers import trainer_of
 from .packages import left_over_in
 from .source.imports import first_imports
@@ -52,6 +53,8 @@ def probe_installed(
     asked = min(sets, key=lambda one: len(held(one.requirements)[0]), default=Asked(()))
     own, unclear = held(asked.requirements)
     names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked.requirements)))
+    applying = [one for one in asked.requirements if holds(one.marker, marks)]
+    lacking = {one.requirement for one in own}
     needs = held(tuple(between(metadata, names)))[0]
     return Installed(
         own=_with_imports(world, root, trainer.entries, {one: one.requirement.name for one in own}, _is_missing),
@@ -61,6 +64,10 @@ def probe_installed(
         unread=(*asked.unread, *unclear),
         broken=tuple(one for one in metadata.values() if one.absent),
         left_over=left_over_in(world, environment.folders),
+        without_wheel=tuple(
+            one for one in without_wheel(applying, environment.release, world.system.os) if one in lacking
+        ),
+        nearest=nearest(applying, environment.release, world.system.os),
         metadata=metadata,
     )
 

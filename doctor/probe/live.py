@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -257,6 +257,7 @@ def os_name() -> Literal["linux", "windows", "darwin"]:
     return "windows" if sys.platform == "win32" else "darwin" if sys.platform == "darwin" else "linux"
 
 
+@cache
 def shell_here() -> Shell | None:
     """The shell of Windows that this process was started from; elsewhere commands are alike in all of them."""
     if sys.platform != "win32":

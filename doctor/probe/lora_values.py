@@ -6,7 +6,8 @@ Every second (or fourth) byte is sliced out and compared in C: 200 MB take a qua
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from ..model import Tensor, Unknown, WeightFile
@@ -15,8 +16,9 @@ from ..model.record import dataclass
 from .world import World
 from .world.safetensors import offsets
 
+_INTEGERS = ("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
 _CHUNK = 1 << 20  # what a core keeps at hand
-# The largest sizes are looked for from here down where there are no larger ones.
+_USUAL = 0x3C  # most numbers of a LoRA have no larger last byte
 _AT_OR_BELOW = [bytes(byte for byte in range(256) if byte & 0x7F <= top) for top in range(128)]
 
 
@@ -71,16 +73,25 @@ def probe_values(world: World, file: WeightFile, progress: Any = None) -> LoraVa
     unread: list[str] = []
     for name, (begin, end) in sorted(places.items(), key=lambda place: place[1]):
         tensor = file.tensors[name]
-        if tensor.dtype not in _FLOATS:
+        if tensor.dtype in _INTEGERS and prod(tensor.shape) == 1:  # alpha, as some write it
+            data = world.read(file.path, begin, end - begin)
+            values = data if isinstance(data, Unknown) else _integer(tensor, data)
+        elif tensor.dtype in _FLOATS:
+            values = _values(world, file.path, tensor, begin, end)
+        else:
             unread.append(name)
             continue
-        values = _values(world, file.path, tensor, begin, end)
         if isinstance(values, Unknown):
             return values
         found[name] = values
         if progress is not None:
             progress(end, file.size, file.name)
     return LoraValues(found, tuple(unread))
+
+
+def _integer(tensor: Tensor, data: bytes) -> TensorValues:
+    number = float(int.from_bytes(data, "little", signed=tensor.dtype.startswith("I")))
+    return TensorValues(not any(data), False, abs(number), abs(number), 0, number)
 
 
 def _values(world: World, path: str, tensor: Tensor, begin: int, end: int) -> TensorValues | Unknown:
@@ -111,28 +122,33 @@ def _bad(kind: _Float, data: bytes, last: bytes) -> bool:
     """Whether a number is NaN or infinite."""
     if any(byte in last or byte | 0x80 in last for byte in kind.bad):
         return True
-    return any(data[at * kind.size + kind.size - 2] >= kind.edge_low for at in _edges(kind, last))
+    if kind.edge < 0 or not (kind.edge in last or kind.edge | 0x80 in last):
+        return False
+    return _both(kind, data, last, kind.edge, range(kind.edge_low, 256)) > 0
 
 
-def _edges(kind: _Float, last: bytes) -> Iterator[int]:
-    """The places of the numbers that the byte before decides about."""
-    for byte in (kind.edge, kind.edge | 0x80) if kind.edge >= 0 else ():
-        at = last.find(byte)
-        while at >= 0:
-            yield at
-            at = last.find(byte, at + 1)
+def _both(kind: _Float, data: bytes, last: bytes, top: int, below: Iterable[int]) -> int:
+    """How many numbers have this last byte, of either sign, and one of those `below` before it."""
+    before = data[kind.size - 2 :: kind.size].translate(_ones(below))
+    both = int.from_bytes(last.translate(_ones((top, top | 0x80))), "big") & int.from_bytes(before, "big")
+    return both.to_bytes(len(last), "big").count(1)
+
+
+def _ones(marked: Iterable[int]) -> bytes:
+    """A table for translate: 1 for these bytes, 0 for all others."""
+    table = bytearray(256)
+    for byte in marked:
+        table[byte] = 1
+    return bytes(table)
 
 
 def _top(last: bytes, known: int, kind: _Float, odd: bool) -> int:
     """The largest last byte without its sign, of finite numbers; `known` where none is larger."""
-    larger = last.translate(None, _AT_OR_BELOW[max(known, 0x3C)])
-    if larger:
-        sizes = {byte & 0x7F for byte in set(larger)}
-        finite = sizes - set(kind.bad) - ({kind.edge} if odd else set())
-        if finite:
-            return max(finite)
-    for top in range(max(known, 0x3C), known, -1):
-        if top in last or top | 0x80 in last:
+    usual = max(known, _USUAL)
+    first = 0x7F if last.translate(None, _AT_OR_BELOW[usual]) else usual
+    odds = {*kind.bad, kind.edge} if odd else set(kind.bad)
+    for top in range(first, known, -1):
+        if (top in last or top | 0x80 in last) and top not in odds:
             return top
     return known
 
@@ -141,9 +157,7 @@ def _clipped(kind: _Float, data: bytes, last: bytes) -> int:
     """How many numbers are the largest of the type, of either sign."""
     if kind.size == 1:
         return last.count(kind.largest) + last.count(bytes([kind.largest[0] | 0x80]))
-    below = data[kind.size - 2 :: kind.size]
-    tops = (kind.largest[-1], kind.largest[-1] | 0x80)
-    return sum(low == kind.largest[0] and high in tops for low, high in zip(below, last, strict=True))
+    return _both(kind, data, last, kind.largest[-1], kind.largest[:1])
 
 
 def _sizes(kind: _Float, top: int, zero: bool) -> tuple[float, float]:

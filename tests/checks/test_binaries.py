@@ -1,4 +1,4 @@
-"""PKG014, PKG015, PKG016, PKG017: compiled packages by the names and versions of real wheels."""
+"""PKG014, PKG015, PKG016, PKG017 (PKG018 beside the others): compiled packages by the names of real wheels."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from unittest import mock
 import pytest
 
 from zdoctor.checks import environment as rules
+from zdoctor.checks.binaries import no_wheel_for_this_python
 from zdoctor.doctor.apply import apply
 from zdoctor.doctor.model import Finding, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
@@ -276,6 +277,23 @@ def test_a_project_whose_setup_script_has_a_list_for_each_kind_of_machine(tmp_pa
     assert told() == []
     drop(site(root), "late")
     assert told() == [f"missing late, {Where(str(root / 'simpletuner' / 'more.py'), 1)}"]
+
+
+@pytest.mark.parametrize(("release", "told"), [("3.12", []), ("3.13", ["3.12"])])
+def test_a_python_without_a_wheel_of_what_is_missing(release: str, told: list[str], checkout: Path) -> None:
+    """PKG018: told only of what is not there."""
+    world, schema = LiveWorld({}, cwd=str(checkout)), Schema("ai-toolkit", "", "", {}, source=str(checkout))
+    for removed, expected in ((False, []), (True, told)):  # what is there was built by somebody
+        if removed:
+            drop(site(checkout), "scipy")
+        environment = probe_environment(world, run_of("m"), schema)
+        assert isinstance(environment, Environment)
+        environment = replace(environment, release=release)
+        installed = probe_installed(world, run_of("m"), environment, schema)
+        assert isinstance(installed, Installed)
+        found = list(no_wheel_for_this_python(installed, environment))
+        assert [one.args["nearest"] for one in found] == expected
+        assert all("no wheel of scipy==1.12.0" in one.text() for one in found)
 
 
 def test_the_python_that_a_project_asks_for(checkout: Path) -> None:

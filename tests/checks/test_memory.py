@@ -345,6 +345,23 @@ def test_ram() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "phase"),
+    [
+        ({"adapter": "a/b"}, "loading the model"),
+        ({"quantization": "qfloat8"}, "quantizing the model"),
+        ({"offload.share": 1.0}, "training with offloaded blocks"),
+        ({"offload.share": 1.0, "quantization": "qfloat8"}, "quantizing the model"),
+        ({}, ""),
+    ],
+)
+def test_ram_by_phase(changes: dict[str, Any], phase: str) -> None:
+    small = replace(SYSTEM, memory_total=3 * GIB, memory_available=2 * GIB)
+    run = zimage(**changes)
+    seen = list(ram_over_budget(run, memory(run, card(24), small), small))
+    assert len(seen) == bool(phase) and all(f"The phase '{phase}' holds" in finding.text() for finding in seen)
+
+
+@pytest.mark.parametrize(
     ("system", "says", "ends"),
     [
         (replace(SYSTEM, contained=True, swap=0), "(measured: what this container is given)", "ends the run without"),

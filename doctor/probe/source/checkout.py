@@ -41,6 +41,11 @@ _MARKS = re.compile(
     r"low_cpu_mem_usage|ignore_mismatched_sizes|to_empty|is_meta"
     r"|[\"']meta[\"']\s*(?:[!=]=|in\b)|(?:[!=]=|\bin)\s*\(?[\"']meta[\"']"
 )
+# What a later commit mended: the file, what it has either way, and what it has only since then.
+_MENDED = {
+    "ema": ("jobs/process/BaseSDTrainProcess.py", b"def setup_ema(", b"self.setup_ema()"),
+    "caption-dropout": ("toolkit/dataloader_mixins.py", b"caption_dropout_rate", b"get_blank_text_embedding_path"),
+}
 _SIZES = re.compile(re.escape(SIZE_FILE))
 _METHOD = re.compile(r"^(?=(?:    )?(?:async )?def |class |@)", re.M)
 _GUARDS = ("OSError", "IOError", "PermissionError", "EnvironmentError", "Exception", "BaseException")
@@ -78,6 +83,11 @@ def read_checkout(root: str, commit: str) -> Checkout:
         generation=generation,
         single_files=single,
         json_captions=_LOOKS_INTO_JSON.search(sources.text(CAPTIONS)) is not None,
+        unmended=frozenset(
+            name
+            for name, (path, always, since) in _MENDED.items()
+            if always in sources.text(path) and since not in sources.text(path)
+        ),
         patches=tuple(dict.fromkeys(carried)),
         size_file=sizes[0] if sizes else None,
         is_git=sources.text(".git/HEAD") != b"",

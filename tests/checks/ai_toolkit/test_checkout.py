@@ -1,10 +1,11 @@
-"""SRC001, SRC002, SRC003: what a trainer's checkout carries, by its syntax trees, and the repairs of its source."""
+"""SRC001, SRC002, SRC003, SRC004: what a trainer's checkout carries, by its syntax trees, and its repairs."""
 
 from __future__ import annotations
 
 import ast
 import json
 import subprocess
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from zdoctor.checks.ai_toolkit.checkout import checkout_older_than_layout, meta_tensor_patch, unguarded_size_file
+from zdoctor.checks.ai_toolkit.checkout import (
+    checkout_older_than_layout,
+    mended_by_a_later_commit,
+    meta_tensor_patch,
+    unguarded_size_file,
+)
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.model import Checkout, Finding, ModelFolder, ReplaceText, WritePlace, Writes
@@ -21,6 +27,7 @@ from zdoctor.doctor.probe.gather import gather
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.doctor.probe.source.checkout import read_checkout
 from zdoctor.doctor.rules import Unestablished
+from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.probe import checkout_sources as sources
 from zdoctor.tests.machines import load
 from zdoctor.tests.models import healthy, run_of
@@ -221,6 +228,40 @@ config:
       train:
         steps: 5
 """
+
+
+# The lines that 82190b41 and ab5fef89 of ai-toolkit added.
+UNMENDED = {
+    "jobs/process/BaseSDTrainProcess.py": "class P:\n    def setup_ema(self):\n        pass\n",
+    "toolkit/dataloader_mixins.py": "class C:\n    def get(self):\n        return self.caption_dropout_rate\n",
+}
+SINCE = {
+    "jobs/process/BaseSDTrainProcess.py": "    def hook(self):\n        self.setup_ema()\n",
+    "toolkit/dataloader_mixins.py": "    def get_blank_text_embedding_path(self):\n        pass\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("ema", "dropout", "cached", "told"),
+    [
+        (True, 0.0, False, ["82190b41"]),
+        (False, 0.1, True, ["ab5fef89"]),
+        (True, 0.1, True, ["82190b41", "ab5fef89"]),
+        (False, 0.1, False, []),
+        (False, 0.0, True, []),
+    ],
+)
+def test_what_a_later_commit_mended(ema: bool, dropout: float, cached: bool, told: list[str], tmp_path: Path) -> None:
+    run = changed(run_of("m"), ema={"use": ema}, cache_text_embeddings=cached)
+    recipe = replace(run.recipe, datasets=tuple(replace(one, caption_dropout=dropout) for one in run.recipe.datasets))
+    run = replace(run, recipe=recipe)
+    for since, commits in (({}, told), (SINCE, [])):
+        for path, text in UNMENDED.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text + since.get(path, ""))
+        found = list(mended_by_a_later_commit(run, read(tmp_path)))
+        assert [one.args["commit"] for one in found] == commits
+    assert list(mended_by_a_later_commit(run, None)) == []
 
 
 def test_the_command_offers_shows_applies_and_takes_back(

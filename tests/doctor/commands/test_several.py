@@ -57,6 +57,18 @@ def test_what_the_words_lead_to(folder: Path, words: list[str], found: list[str]
     assert [Path(config).as_posix() for config in configs_of(words)] == found
 
 
+@pytest.mark.parametrize("names", [["sick.yaml"], ["sick.yaml", "deep/deeper/sick.yaml"]])
+def test_a_config_that_cannot_be_read_is_in_the_exit_code_of_the_json(
+    folder: Path, names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["check", *names, "gone.yaml", "--machine", MACHINE, "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["exit_code"], told["ok"]) == (2, 2, False)
+    assert (told["schema"], len(told["reports"])) == ("zdoctor.reports/1", len(names))
+    assert main(["check", *names, "--machine", MACHINE, "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
+
+
 @pytest.mark.parametrize("word", ["no*.yaml", "deep/deeper/../empty"])
 def test_a_word_that_leads_to_nothing_is_a_mistake(folder: Path, word: str) -> None:
     (folder / "deep" / "empty").mkdir()
@@ -113,7 +125,7 @@ def test_the_summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "sick.yaml", "good.yaml", "gone.yaml", "--machine", "m.json"]) == 2
     said = capsys.readouterr()
     assert "gone.yaml: there is no such file." in said.err
-    assert said.out.index("\ngood.yaml: nothing found") < re.search(r"\nsick\.yaml: \d+ error", said.out).start()  # type: ignore[union-attr]
+    assert said.out.index("\ngood.yaml: 1 note\n") < re.search(r"\nsick\.yaml: \d+ error", said.out).start()  # type: ignore[union-attr]
     assert "\n1 of 2 configs have errors\n" in said.out and "\nnext: zdoctor " in said.out
     assert main(["check", "sick.yaml", "good.yaml", "--machine", "m.json"]) == 1
     assert main(["check", "sick.yaml", "good.yaml", "--machine", "m.json", "--exit-zero"]) == 0

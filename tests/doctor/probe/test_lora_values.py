@@ -95,7 +95,11 @@ def test_the_largest_of_a_type_is_counted(tmp_path: Path) -> None:
 
 
 def test_integers_are_not_read(tmp_path: Path) -> None:
-    assert values_of(tmp_path, x=torch.ones(3, dtype=torch.int64)).unread == ("x",)
+    """But for a single one, as alpha is."""
+    found = values_of(tmp_path, x=torch.ones(3, dtype=torch.int64), alpha=torch.tensor(-16), zero=torch.tensor([0]))
+    assert found.unread == ("x",)
+    assert (found.tensors["alpha"].number, found.tensors["alpha"].zero) == (-16.0, False)
+    assert found.tensors["zero"].zero
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
