@@ -16,7 +16,7 @@ _ABOUT: Mapping[str, tuple[str, ...]] = {
     "the numbers": ("lora_values",),
     "the names": ("lora",),
     "the script": ("script", "microstep"),
-    "packages": ("environment", "packages"),
+    "packages": ("environment", "packages", "client"),
     "memory": ("memory",),
     "model files": ("model", "adapter", "starting_lora", "start", "hub", "storage"),
     "datasets": ("datasets",),

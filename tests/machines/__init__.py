@@ -23,7 +23,7 @@ PACKAGES = {
     "torch": "2.13.0+cu130",
     "diffusers": "0.40.0",
     "transformers": "5.5.3",
-    "huggingface_hub": "2.4.0",
+    "huggingface_hub": "1.23.0",
     "hf_xet": "1.8.0",
     "bitsandbytes": "0.50.2",
     "prodigyopt": "1.1.2",
