@@ -96,7 +96,7 @@ def test_a_single_file() -> None:
 
 def test_other_architectures_are_listed_as_they_lie(tmp_path: Path) -> None:
     folder = copy_to(tmp_path / "m")
-    other = "ChromaTransformer2DModel"
+    other = "AuraFlowTransformer2DModel"
     edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name=other))
     model = probed(run_of(folder, "chroma"))
     assert set(model.components) == set(PARTS)
