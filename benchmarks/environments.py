@@ -44,7 +44,9 @@ OTHERS = (
     ("matplotlib", "3.8.3"), ("onnxruntime", "1.19.2"), ("onnxruntime-gpu", "1.19.2"), ("pynvml", "11.5.3"),
     ("nvidia-ml-py", "12.575"), ("einops", "0.7.0"), ("einops", "0.9.0rc1"), ("lycoris-lora", "2.0"),
     ("torchvision", "0.23.0", ["torch==2.8.0"]), ("accelerate", "1.0.0", ["numpy<2"]), ("diffusers", "0.36.0"),
-    ("triton-windows", "3.5.0"),
+    ("triton-windows", "3.5.0"), ("torchao", "0.10.0"), ("peft", "0.19.1", ["torch>=1.13", "transformers"]),
+    ("flash-attn", "2.8.3+cu12torch2.8cxx11abitrue"), ("flash-attn", "2.8.3+cu12torch2.9cxx11abitrue"),
+    ("bitsandbytes", "0.45.5"), ("bitsandbytes", "0.50.2"),
 )  # fmt: skip
 REQUIREMENTS = """-r base.txt
 transformers==5.5.3  # pinned
@@ -119,6 +121,23 @@ def cut_library(root: Path, site: Path) -> None:
         record.write("torch/lib/libtorch_cpu.so,sha256=x,4096\n")
 
 
+def listed(info: str, *files: str, torch: str = "2.9.1") -> Damage:
+    """Files that a package lists as its own, and the build that torch names."""
+
+    def write(root: Path, site: Path) -> None:
+        (site / "torch" / "version.py").write_text(f"__version__ = '{torch}'\n")
+        with (site / info / "RECORD").open("a") as record:
+            for file in files:
+                (site / file).write_bytes(b"x")
+                record.write(f"{file},sha256=x,1\n")
+
+    return write
+
+
+BITSANDBYTES = listed("bitsandbytes-0.45.5.dist-info", "bitsandbytes/libbitsandbytes_cuda128.so", torch="2.9.1+cu130")
+OTHER_PYTHON = listed("numpy-1.26.4.dist-info", "numpy/_core.cpython-399-x86_64-linux-gnu.so")
+
+
 def of_git(commit: str) -> Damage:
     return text("diffusers-0.36.0.dist-info/direct_url.json", DIRECT % commit)
 
@@ -164,6 +183,10 @@ SICK = (
     Case("two onnxruntimes", "PKG012", install=["onnxruntime==1.19.2", "onnxruntime-gpu==1.19.2"]),
     Case("two pynvmls", "PKG012", install=["pynvml==11.5.3", "nvidia-ml-py==12.575"]),
     Case("its Python is gone", "PKG013", damage=without_base),
+    Case("bitsandbytes of another CUDA", "PKG014", install=["bitsandbytes==0.45.5"], damage=BITSANDBYTES),
+    Case("flash-attn of another torch", "PKG015", install=["flash-attn==2.8.3+cu12torch2.8cxx11abitrue"]),
+    Case("peft updated, torchao not", "PKG007 PKG016", install=["torchao==0.10.0", "peft==0.19.1"]),
+    Case("NumPy of another Python", "PKG017", damage=OTHER_PYTHON),
     Case("missing and broken", "PKG006 PKG010", remove=["oyaml"], damage=gone("tokenizers/__init__.py")),
     Case("old, and NumPy 2", "PKG007 PKG008 PKG011", install=["transformers==4.57.1", "numpy==2.1.3"]),
     Case("torchvision and a pin", "PKG007 PKG009", install=["torch==2.8.0", "transformers==5.9.0"]),
@@ -178,6 +201,8 @@ TWINS = (
     Case("both OpenCVs of one version", "", install=["opencv-python-headless==4.10.0.84"]),
     Case("Triton for Windows", "", install=["triton-windows==3.5.0"], asked="triton\n"),
     Case("the commit that is asked for", "", install=["diffusers==0.36.0"], asked=GIT, damage=of_git(COMMIT)),
+    Case("flash-attn of this torch", "", install=["flash-attn==2.8.3+cu12torch2.9cxx11abitrue"]),
+    Case("torchao beside the pinned peft", "", install=["torchao==0.10.0"]),
     Case("an edited module", "", damage=text("einops/__init__.py", "x = 1\n")),
     Case("an extra nobody asked for", "", asked="accelerate\n"),
     Case("every syntax", "", asked="--index-url https://x.invalid\n-e .\n./local\n# einops==9\n--find-links x\n"),

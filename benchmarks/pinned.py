@@ -91,21 +91,10 @@ SPOILED = (
 def resolved(lines: Sequence[str], python: str, before: Sequence[str] = (), upgraded: str = "") -> list[str]:
     """The exact versions that an installer takes. Raises CalledProcessError with its reason where it takes none."""
     with tempfile.TemporaryDirectory() as folder:
-        asked, answer, over = Path(folder, "asked.in"), Path(folder, "answer.txt"), Path(folder, "over.txt")
+        asked, answer = Path(folder, "asked.in"), Path(folder, "answer.txt")
         asked.write_text("\n".join(lines) + "\n")
         answer.write_text("\n".join(before) + "\n")
-        over.write_text("")
-        command = [
-            "uv",
-            "pip",
-            "compile",
-            "--quiet",
-            "--no-sources",
-            "--no-header",
-            "--no-annotate",
-            "--python-version",
-            python,
-        ]
+        command = ["uv", "pip", "compile", "--quiet", "--no-sources", "--no-header", "--no-annotate"]
         command += ["--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu"]
         command += [str(asked), "-o", str(answer)]
         command += ["--upgrade-package", upgraded] if upgraded else []

@@ -93,8 +93,11 @@ def _bad_proxies(client: HubClient, hub: Hub) -> Iterator[Fault]:
         yield name, message.replace("{wrong}", wrong), "Invalid port", without
     if not _by_httpx(client) and (hub.offline or _passes_by(client, passed)):
         return
-    for proxy in ("ALL_PROXY", "HTTPS_PROXY", *(("HTTP_PROXY",) if _by_httpx(client) else ())):
-        name, value = _proxy(client, proxy)
+    named = [_proxy(client, proxy) for proxy in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")]
+    if not _by_httpx(client):  # one that is for the scheme of the hub's address, else that for all
+        other = named[2 if client.variables.get("HF_ENDPOINT", "").startswith("http:") else 1]
+        named = [other if other[1] else named[0]]
+    for name, value in named:
         kind, separator, rest = value.partition("://")
         if not separator or kind.lower() in ("http", "https"):
             continue

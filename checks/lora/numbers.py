@@ -33,7 +33,7 @@ def lora_not_finite(lora: Lora, lora_values: LoraValues) -> Iterator[Finding]:
     if bad:
         yield found(
             place(lora),
-            "{count} of {total} tensors hold NaN or infinite numbers ({examples}).",
+            "NaN or infinite numbers stand in {count} of {total} tensors ({examples}).",
             otherwise="Every picture that is made with it is black or noise.",
             evidence={"tensors": bad},
             count=len(bad),

@@ -18,7 +18,7 @@ from ..model.printable import printable
 if TYPE_CHECKING:
     from ...reports.painting import Line, Screen
 
-LINKING = ("iTerm.app", "vscode", "WezTerm", "ghostty", "mintty")  # values of TERM_PROGRAM
+LINKING = ("iTerm.app", "WezTerm", "ghostty", "mintty")  # values of TERM_PROGRAM
 
 
 # What a terminal without Unicode shows in the place of a character, as old consoles of Windows have their own.
@@ -106,8 +106,12 @@ def screen(stream: TextIO | None = None) -> Screen:
 
 
 def has_links(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal, by what it sets, is one that shows links (OSC 8); multiplexers may not pass them on."""
-    if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "dumb")):
+    """Whether the terminal, by what it sets, is one that shows links (OSC 8); multiplexers may not pass them on.
+
+    VS Code's opens a file at the line that stands behind its name, and only where that is no link already.
+    """
+    editor = environ.get("TERM_PROGRAM") == "vscode"
+    if editor or "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "dumb")):
         return False
     version = environ.get("VTE_VERSION", "")  # of GNOME's and others, from 0.50 on
     named = environ.get("TERM_PROGRAM") in LINKING or "WT_SESSION" in environ or "KITTY_WINDOW_ID" in environ

@@ -51,6 +51,8 @@ def examined(
     """
     settings = settings_for(config)
     rules = settings.rules(selected, ignored)
+    if is_lora(config) and not as_runner:
+        machine = HERE  # such a file is the same on every machine
     recorded = settings.machine if machine is None and not as_runner else machine if machine != HERE else None
     worlds = {} if worlds is None else worlds
     if recorded not in worlds:

@@ -34,8 +34,8 @@ def repaired(lora: Lora, values: LoraValues) -> Repaired | None:
     kept = [module for module in lora.modules if module not in half and module not in bad]
     told = lora.told_alpha if not any("alpha" in module.parts for module in lora.modules) else None
     prefix = _prefix(lora, told is not None)
-    changes = [f"without {len(half)} half pairs"] * bool(half)
-    changes += [f"without {len(bad)} modules that are not finite"] * bool(bad)
+    changes = [f"without the half pairs ({len(half)})"] * bool(half)
+    changes += [f"without the modules that are not finite ({len(bad)})"] * bool(bad)
     changes += ["with the names that ComfyUI and diffusers look for"] * (prefix is not None)
     changes += ["with alpha keys"] * (told is not None)
     if not changes or not any(lora.is_whole(module) for module in kept):

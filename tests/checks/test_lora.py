@@ -385,3 +385,9 @@ def test_numbers_of_a_type_that_is_not_read() -> None:
     report = looked_at({**of("zimage"), "diffusion_model.layers.0.x.scalar": torch.ones(3, dtype=torch.int32)})
     assert "the numbers" in [one.what for one in report.not_judged]
     assert "the numbers" not in report.judged
+
+
+def test_a_recorded_machine_has_no_say() -> None:
+    saved(Path("lora.safetensors"), of("zimage"))
+    machine = Path(__file__).parents[2] / "examples" / "kaggle_t4x2.json"
+    assert not check("lora.safetensors", machine=str(machine)).findings

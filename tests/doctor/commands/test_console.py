@@ -63,7 +63,7 @@ def test_colours_are_for_terminals_that_take_them(
         ({}, False),
         ({"TERM": "xterm-256color"}, False),
         ({"TERM_PROGRAM": "Apple_Terminal"}, False),
-        ({"TERM_PROGRAM": "vscode"}, True),
+        ({"TERM_PROGRAM": "vscode", "VTE_VERSION": "7006"}, False),
         ({"TERM_PROGRAM": "iTerm.app", "TERM": "screen-256color"}, False),
         ({"WT_SESSION": "0-0"}, True),
         ({"KITTY_WINDOW_ID": "1", "TERM": "xterm-kitty"}, True),
