@@ -18,13 +18,9 @@ Capability = tuple[int, int]
 # Models without a record: diffusers' src/diffusers/__init__.py by tag (v0.32.0 to v0.40.0); Qwen3's model cards.
 _QWEN3 = (("transformers", (4, 51), "Qwen3ForCausalLM"),)
 _WAN = (("diffusers", (0, 33), "WanPipeline"),)
-_QWEN = (("diffusers", (0, 35), "QwenImagePipeline"),)
 _SINCE: Mapping[str, tuple[tuple[str, Version, str], ...]] = {
     "flux2_klein_4b": _QWEN3,
     "flux2_klein_9b": _QWEN3,
-    "qwen_image": _QWEN,
-    "qwen_image_edit": _QWEN,
-    "qwen_image_edit_plus": (("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
     **dict.fromkeys(("wan21", "wan21_i2v", "wan22_5b", "wan22_14b", "wan22_14b_i2v"), _WAN),
 }
 _DRIVERS = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor version compatibility

@@ -9,6 +9,8 @@ import pytest
 
 from zdoctor import __version__
 from zdoctor.doctor.cli import parser
+from zdoctor.doctor.families import classes, families
+from zdoctor.doctor.families.record.mined import mined_classes
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import names
@@ -38,6 +40,42 @@ def test_the_rules_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--golden"):
         file.write_text(rules_page(), encoding="utf-8")
     assert file.read_text(encoding="utf-8") == rules_page(), "python -m pytest tests/test_docs.py --golden"
+
+
+def families_page() -> str:
+    """docs/families.md: what is judged of each model family in each trainer, by its record."""
+    lines = [
+        "# Model families",
+        "",
+        "Made from the records in `doctor/families`. **files**: the model's files are compared with what the trainer",
+        "builds, tensor by tensor; **memory**: its peak is predicted; **trains**: `zdoctor train` trains it. Of",
+        "another family the config, the dataset, paths and the environment are judged, and of its folders the parts",
+        "whose class is known; the rest is said to be not known.",
+        "",
+        "| family | ai-toolkit | SimpleTuner | sd-scripts | musubi-tuner | zdoctor's runner |",
+        "|---|---|---|---|---|---|",
+    ]
+    for family in families():
+        by_folder = family.transformer is not None and family.loader is not None
+        memory = ["memory"] if family.memory else []
+        cells = [
+            ["files", *memory] if by_folder else [],
+            ["files", *memory] if by_folder and family.simpletuner else [],
+            *(["files", *memory] if trainer in family.kohya else [] for trainer in ("sd-scripts", "musubi-tuner")),
+            ["files", *memory, "trains"] if family.own else [],
+        ]
+        row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))
+        lines.append(f"| {' | '.join(row)} |")
+    names = sorted({*classes(), *mined_classes()})
+    lines += ["", f"Classes whose tensors are known: {', '.join(f'`{name}`' for name in names)}.", ""]
+    return "\n".join(lines)
+
+
+def test_the_families_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    file = ROOT / "docs" / "families.md"
+    if request.config.getoption("--golden"):
+        file.write_text(families_page(), encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == families_page(), "python -m pytest tests/test_docs.py --golden"
 
 
 def test_the_rules_page_names_every_family() -> None:

@@ -1,4 +1,4 @@
-"""What is known of the model families, a record each; Z-Image and Flux are the ones that zdoctor trains."""
+"""What is known of the model families, a record each; of those with `own` zdoctor trains models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..model.run import Run
 from .components import CLASSES
 from .flux.record import FAMILIES as _OF_FLUX
+from .qwen_image.record import FAMILIES as _OF_QWEN_IMAGE
 from .record import AiToolkit, Family, Loader, ModelClass
 from .zimage.record import FAMILIES as _OF_ZIMAGE
 
@@ -61,7 +62,7 @@ def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
     return {kind.name: kind for kind in (*filter(None, transformers), *CLASSES)}
 
 
-_FAMILIES = registry((*_OF_ZIMAGE, *_OF_FLUX))
+_FAMILIES = registry((*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE))
 _CLASSES = _classes(_FAMILIES.values())
 
 

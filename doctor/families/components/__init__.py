@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from . import autoencoder_kl, clip_text, qwen3, t5
+from . import autoencoder_kl, clip_text, latents, qwen3, t5, vision_language
 
 # A file is taken for the first of these of which it has a mark.
-CLASSES = (*autoencoder_kl.CLASSES, *clip_text.CLASSES, *t5.CLASSES, *qwen3.CLASSES)
+CLASSES = (
+    *autoencoder_kl.CLASSES,
+    *latents.CLASSES,
+    *clip_text.CLASSES,
+    *t5.CLASSES,
+    *qwen3.CLASSES,
+    *vision_language.CLASSES,
+)

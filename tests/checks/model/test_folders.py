@@ -11,9 +11,10 @@ from safetensors import SafetensorError
 
 from .flux_folders import FLUX
 from .folders import Family, configured, dropped, findings
+from .qwen_image_folders import QWEN_IMAGE
 from .zimage_folders import ZIMAGE
 
-FAMILIES = {"zimage": ZIMAGE, "flux": FLUX}
+FAMILIES = {"zimage": ZIMAGE, "flux": FLUX, "qwen_image": QWEN_IMAGE}
 
 
 def copied(family: Family, folder: Path) -> Path:

@@ -51,9 +51,9 @@ def tree(build: Callable[[], Any]) -> dict[str, tuple[int, ...]]:
     [
         {},
         TINY,
-        {**TINY, "dim": 96, "n_heads": 3, "n_refiner_layers": 0, "qk_norm": False},
+        {**TINY, "dim": 96, "n_heads": 3, "n_refiner_layers": 0},
         {**TINY, "dim": 65, "in_channels": 4},
-        {**TINY, "all_patch_size": [2, 4], "all_f_patch_size": [1, 2], "siglip_feat_dim": 24, "n_layers": 0},
+        {**TINY, "siglip_feat_dim": 24, "n_layers": 0},
         {**TINY, "dim": 320, "n_heads": 10},
     ],
 )
@@ -153,8 +153,8 @@ def test_other_tables_survive_any_value(name: str, value: object) -> None:
 
 
 def test_unknown_classes_are_not_guessed() -> None:
-    assert needed_tensors("ChromaTransformer2DModel", {}) is None
-    assert "ChromaTransformer2DModel" in why_not("ChromaTransformer2DModel", {})
+    assert needed_tensors("AuraFlowTransformer2DModel", {}) is None
+    assert "AuraFlowTransformer2DModel" in why_not("AuraFlowTransformer2DModel", {})
     assert "no class" in why_not(None, json.loads("{}"))
 
 

@@ -1,0 +1,108 @@
+"""Qwen-Image and the models that edit pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.record import replace
+from ..record import AiToolkit, Family, Fit, Loader
+from ..record.mined import mined_class
+
+_IMAGE = "Qwen/Qwen-Image"
+_FILES = "Comfy-Org/Qwen-Image_ComfyUI"
+_COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "transformer": ("QwenImageTransformer2DModel",),
+    "text_encoder": ("Qwen2_5_VLForConditionalGeneration",),
+    "tokenizer": (),
+    "vae": ("AutoencoderKLQwenImage",),
+}
+TRANSFORMER = mined_class(
+    "QwenImageTransformer2DModel",
+    "a Qwen-Image transformer",
+    ("transformer_blocks.0.txt_mod.1.weight",),
+    head="attention_head_dim",
+    axes=(16, 56, 56),
+)
+
+
+def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "num_train_timesteps": 1000,
+        "shift": 1.0,
+        "use_dynamic_shifting": True,
+        "base_shift": 0.5,
+        "max_shift": 0.9,
+        "base_image_seq_len": 256,
+        "max_image_seq_len": 8192,
+        "shift_terminal": 0.02,
+        "time_shift_type": "exponential",
+    }
+
+
+QWEN_IMAGE = Family(
+    name="qwen_image",
+    aliases=(),
+    title="Qwen-Image",
+    transformer=TRANSFORMER,
+    loader=Loader(_COMPONENTS, single_file=_IMAGE, extras=True),
+    own=None,
+    fits=(Fit("vae", "z_dim", ("in_channels",), 64, factor=4),),
+    published={
+        "text_encoder": (
+            "Qwen2_5_VLForConditionalGeneration",
+            {
+                "text_config": {
+                    "hidden_size": 3584,
+                    "intermediate_size": 18944,
+                    "num_hidden_layers": 28,
+                    "num_attention_heads": 28,
+                    "num_key_value_heads": 4,
+                    "vocab_size": 152064,
+                },
+                "vision_config": {
+                    "depth": 32,
+                    "hidden_size": 1280,
+                    "intermediate_size": 3420,
+                    "out_hidden_size": 3584,
+                },
+            },
+        ),
+        "vae": ("AutoencoderKLQwenImage", {}),
+    },
+    lora_prefixes=("diffusion_model.", "transformer."),
+    base_version="qwen_image",
+    lokr=True,
+    blocks=("transformer_blocks",),
+    lora_blocks=("transformer_blocks",),
+    refiners=(),
+    quantized_blocks=("transformer_blocks",),
+    edits=False,
+    guided=False,
+    overflows=False,
+    scheduler=_scheduler,
+    distilled=None,
+    memory=None,
+    packages=(("diffusers", (0, 35), "QwenImagePipeline"),),
+    repos={"edit-2511": "Qwen/Qwen-Image-Edit-2511", "edit-2509": "Qwen/Qwen-Image-Edit-2509", "image": _IMAGE},
+    files={
+        "QwenImageTransformer2DModel": (("", f"{_FILES} split_files/diffusion_models/qwen_image_bf16.safetensors"),),
+        "Qwen2_5_VLForConditionalGeneration": (
+            ("", f"{_FILES} split_files/text_encoders/qwen_2.5_vl_7b.safetensors"),
+        ),
+        "AutoencoderKLQwenImage": (("", f"{_IMAGE} vae/diffusion_pytorch_model.safetensors"),),
+    },
+    alike=True,
+    tokenizers=(),
+    ai_toolkit=AiToolkit(),
+    simpletuner=None,
+    kohya={},
+    runner="",
+)
+EDIT = replace(QWEN_IMAGE, name="qwen_image_edit", title="Qwen-Image-Edit", edits=True)
+EDIT_PLUS = replace(
+    EDIT,
+    name="qwen_image_edit_plus",
+    packages=(("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
+)
+FAMILIES = (QWEN_IMAGE, EDIT, EDIT_PLUS)

@@ -1,0 +1,1 @@
+"""What maintainers run now and then; nothing here is installed."""

@@ -1,0 +1,553 @@
+"""Make doctor/families/record/classes.json anew: the tensors of every model class, as functions of its config.
+
+    python -m zdoctor.maintenance.mine_classes [CLASS ...]
+
+Each class is built on the meta device, with numbers in its config that remember how they were computed. What its
+tensors' sizes were computed from is written down, and then held against the class itself, built from other configs. A
+key that changes the tensors in a way that cannot be written so is `fixed`: of another value the record says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import json
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from zdoctor.doctor.families.record.mined import CLASSES_FILE, shapes_of
+from zdoctor.doctor.families.record.shapes import BadConfig
+from zdoctor.maintenance.classes import CLASSES, Source
+
+Tree = dict[str, tuple[Any, ...]]
+_FEW = 4  # blocks of a list while it is mined
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}
+
+
+class Sized(int):
+    """A whole number and the expression over the config's keys that it was computed by."""
+
+    text = ""
+
+    def __int__(self) -> Any:  # an int of its own would forget
+        return self
+
+
+class Ratio(float):
+    """A fraction, likewise."""
+
+    text = ""
+
+
+def _of(value: Any, text: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    made = Sized(value) if isinstance(value, int) else Ratio(value)
+    made.text = text
+    return made
+
+
+def _text(number: Any) -> str:
+    return getattr(number, "text", "") or repr(number)
+
+
+def _plain(number: Any) -> Any:
+    if isinstance(number, Sized):
+        return int.__add__(number, 0)
+    return float.__add__(number, 0.0) if isinstance(number, Ratio) else number
+
+
+def _remember(name: str, symbol: str) -> None:
+    compute: Callable[[Any, Any], Any] = getattr(operator, name)
+
+    def forward(self: Any, other: Any) -> Any:
+        if not isinstance(other, int | float):
+            return compute(_plain(self), other)
+        return _of(compute(_plain(self), _plain(other)), f"({_text(self)} {symbol} {_text(other)})")
+
+    def backward(self: Any, other: Any) -> Any:
+        if not isinstance(other, int | float):
+            return compute(other, _plain(self))
+        return _of(compute(_plain(other), _plain(self)), f"({_text(other)} {symbol} {_text(self)})")
+
+    for kind in (Sized, Ratio):
+        setattr(kind, f"__{name}__", forward)
+        setattr(kind, f"__r{name}__", backward)
+
+
+for _name, _symbol in _SYMBOLS.items():
+    _remember(_name, _symbol)
+
+
+class _Whole(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int)
+
+
+class _Int(metaclass=_Whole):
+    """What `int` is for the modules that are mined."""
+
+    def __new__(cls, value: Any = 0, *rest: Any) -> Any:
+        if isinstance(value, Ratio):
+            return _of(int(_plain(value)), f"int({value.text})")
+        return value if isinstance(value, Sized) else int(value, *rest)
+
+
+def _chooser(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(*args: Any, **named: Any) -> Any:
+        if len(args) > 1 and any(isinstance(arg, Sized | Ratio) for arg in args):
+            return _of(choose(*map(_plain, args)), f"{name}({', '.join(map(_text, args))})")
+        return choose(*args, **named)
+
+    return chosen
+
+
+_BUILTINS: Mapping[str, Any] = {"int": _Int, "min": _chooser("min", min), "max": _chooser("max", max)}
+
+
+@contextmanager
+def _remembering() -> Iterator[None]:
+    """Modules of diffusers and transformers compute with these in place of the builtins; Parameters keep sizes."""
+    modules = [m for n, m in sys.modules.items() if n.startswith(("diffusers.models", "transformers.models"))]
+    changed = [m for m in modules if m is not None and not _BUILTINS.keys() & vars(m).keys()]
+    for module in changed:
+        vars(module).update(_BUILTINS)
+    make = torch.nn.Parameter.__new__
+
+    def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        made = make(cls, data, requires_grad)
+        if hasattr(data, "sizes"):
+            made.sizes = data.sizes
+        return made
+
+    torch.nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
+    try:
+        with torch.device("meta"), _Sizes():
+            yield
+    finally:
+        torch.nn.Parameter.__new__ = make  # type: ignore[method-assign]
+        for module in changed:
+            for name in _BUILTINS:
+                del vars(module)[name]
+
+
+class _Sizes(TorchFunctionMode):
+    """Each new tensor remembers the numbers that its sizes were given as."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if not isinstance(made, torch.Tensor):
+            return made
+        given = (kwargs or {}).get("size", args[0] if len(args) == 1 else args)
+        given = tuple(given) if isinstance(given, tuple | list) else (given,)
+        if all(isinstance(one, int) for one in given) and tuple(map(_plain, given)) == tuple(made.shape):
+            made.sizes = given  # type: ignore[attr-defined]
+        else:
+            same = [arg for arg in args if isinstance(arg, torch.Tensor) and hasattr(arg, "sizes")]
+            like = next((arg for arg in same if arg.shape == made.shape), None)
+            if like is not None:
+                made.sizes = like.sizes  # type: ignore[attr-defined]
+        return made
+
+
+def _lifted(value: Any, path: str) -> Any:
+    """The same numbers, each knowing where it stands in the config."""
+    if isinstance(value, list | tuple):
+        return type(value)(_lifted(one, f"{path}[{index}]") for index, one in enumerate(value))
+    return value if isinstance(value, bool) else _of(value, path)
+
+
+class _Diffusers:
+    """A class that is built from keyword arguments."""
+
+    def __init__(self, source: Source) -> None:
+        import inspect
+
+        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
+        parameters = inspect.signature(self.kind.__init__).parameters.values()
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
+        every = {**self.defaults, **config}
+        return self.kind(**({key: _lifted(value, key) for key, value in every.items()} if lift else every))
+
+
+class _Transformers:
+    """A class that is built from an object of its config's class."""
+
+    def __init__(self, source: Source) -> None:
+        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
+        self.config: Any = self.kind.config_class
+        self.defaults = _numbers(self.config())
+
+    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
+        made = self.config(**copy.deepcopy(dict(config)))
+        if lift:
+            _lift(made, "")
+        return self.kind(made)
+
+
+def _inner(config: Any) -> list[str]:
+    """The keys of configs within a config."""
+    return [key for key, value in vars(config).items() if hasattr(value, "to_dict") and hasattr(value, "model_type")]
+
+
+def _numbers(config: Any) -> dict[str, Any]:
+    inner = {key: _numbers(getattr(config, key)) for key in _inner(config)}
+    plain = (bool, int, float, list, tuple, type(None), str)
+    return {
+        key: inner.get(key, value)
+        for key, value in vars(config).items()
+        if key in inner or (isinstance(value, plain) and not key.startswith("_"))
+    }
+
+
+def _lift(config: Any, before: str) -> None:
+    for key, value in list(vars(config).items()):
+        if key in _inner(config):
+            _lift(value, f"{before}{key}.")
+        elif isinstance(value, int | float | list | tuple) and not key.startswith("_"):
+            with suppress(Exception):
+                object.__setattr__(config, key, _lifted(value, before + key))
+
+
+def _tree(model: Any) -> Tree:
+    """Name -> sizes as they were computed, of what is saved; a tensor that is tied to another has one name."""
+    state = model.state_dict(keep_vars=True)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    seen: dict[int, str] = {}
+    found: Tree = {}
+    for name, tensor in state.items():
+        if name in tied and any(tensor is state[other] for other in state if other not in tied):
+            continue
+        seen[id(tensor)] = name
+        sizes = getattr(tensor, "sizes", ())
+        found[name] = sizes if tuple(map(_plain, sizes)) == tuple(tensor.shape) else tuple(tensor.shape)
+    return found
+
+
+def _plain_tree(tree: Tree) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(map(_plain, sizes)) for name, sizes in tree.items()}
+
+
+class _Miner:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.maker = _Diffusers(source) if source.module.startswith("diffusers") else _Transformers(source)
+        self.follow: dict[str, str] = {}
+
+    def built(self, config: Mapping[str, Any], *, lift: bool = False) -> Tree | None:
+        """The tree of this config; None where the class cannot be built from it."""
+        try:
+            with _remembering():
+                return _tree(self.maker.build(config, lift=lift))
+        except Exception as error:
+            self.why = f"{type(error).__name__}: {error}"[:300]
+            return None
+
+    def mined(self, base: Mapping[str, Any]) -> dict[str, Any]:
+        every = {**_flat(self.maker.defaults), **_flat(base)}
+        self.follow |= (follow := self._follow(base, every))
+        base = {**base, **{key: every[of] for key, of in follow.items()}}
+        values = {**_flat(self.maker.defaults), **_flat(base)}
+        whole = self.built(base)
+        if whole is None:
+            raise SystemExit(f"{self.source.name} cannot be built: {self.why}")
+        lists = self._lists(base, values)
+        few = _with(base, dict.fromkeys(lists.values(), _FEW))
+        tree = self.built(few, lift=True)
+        if tree is None:
+            raise SystemExit(f"{self.source.name} cannot be built with few blocks: {self.why}")
+        tree = self._explained(tree, few, values)
+        table: dict[str, Any] = {
+            "fixed": {},
+            "lengths": {},
+            "ranks": {},
+            "lists": lists,
+            "tensors": _patterns(tree, lists),
+        }
+        self._bound(table, few, {**values, **dict.fromkeys(lists.values(), _FEW)})
+        real, ours = _plain_tree(whole), self._ours(table, base)
+        if ours != real:
+            both = sorted(n for n in {*ours, *real} if ours.get(n) != real.get(n))
+            names = "; ".join(f"{n}: {ours.get(n)}, not {real.get(n)}" for n in both[:8])
+            raise SystemExit(f"{self.source.name}: what was mined is not the published model: {names}")
+        return table
+
+    def _explained(self, tree: Tree, base: Mapping[str, Any], values: Mapping[str, Any]) -> Tree:
+        """Sizes that forgot what they were computed by get an expression of the same value, if one fits them all."""
+        lost = {
+            name for name, sizes in tree.items() if any(not isinstance(size, Sized) and size > 1 for size in sizes)
+        }
+        whole = {
+            key: value for key, value in values.items() if isinstance(value, int) and not isinstance(value, bool)
+        }
+        others = [_with(base, {key: other}) for key, value in whole.items() for other in _others(value)[:2]]
+        built = [(other, real) for other in others if lost and (real := self.built(other, lift=True)) is not None]
+        choices = {_text(size): size for sizes in tree.values() for size in sizes if isinstance(size, Sized)}
+        choices |= {f"{key} * {key}": _of(value * value, f"{key} * {key}") for key, value in whole.items()}
+        for name in lost:
+            tree[name] = tuple(
+                self._expression(name, place, tree, choices, built) for place in range(len(tree[name]))
+            )
+        return tree
+
+    def _expression(
+        self, name: str, place: int, tree: Tree, choices: Mapping[str, Any], built: list[tuple[dict[str, Any], Tree]]
+    ) -> Any:
+        size = tree[name][place]
+        if isinstance(size, Sized) or all(name in real and real[name][place] == size for _, real in built):
+            return size
+        for text, value in choices.items():
+            if value == size and all(
+                name in real and _number(text, self.maker.defaults, config) == real[name][place]
+                for config, real in built
+            ):
+                return value
+        return size
+
+    def _ours(self, table: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        return shapes_of(
+            {
+                "defaults": {**self.maker.defaults, **self.follow},
+                "tables": [{**table, "fixed": {}, "lengths": {}, "ranks": {}}],
+            },
+            config,
+        )
+
+    def _follow(self, base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+        """Keys that are another's value where they are null, as out_channels that of in_channels."""
+        found: dict[str, str] = {}
+        for key in [key for key, value in values.items() if value is None]:
+            for other in [
+                o for o in values if o.rpartition("_")[2] == key.rpartition("_")[2] and _is_whole(values[o])
+            ]:
+                more = [{other: values[other] * 2}, {}]
+                pairs = [(_with(base, one), _with(base, {**one, key: one.get(other, values[other])})) for one in more]
+                trees = [(self.built(left), self.built(right)) for left, right in pairs]
+                if all(left is not None and left == right for left, right in trees) and trees[0] != trees[1]:
+                    found[key] = other
+                    break
+        return found
+
+    def _lists(self, base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+        """Which key counts the blocks of each list."""
+        found: dict[str, str] = {}
+        small = {k: 2 for k, v in values.items() if _counts(k) and isinstance(v, int) and not isinstance(v, bool)}
+        base = _with(base, small)
+        before = _lengths(self.built(base) or {})
+        for key in small:
+            after = _lengths(self.built(_with(base, {key: 5})) or {})
+            grown = [
+                name
+                for name, length in after.items()
+                if length - before.get(name, 0) == 3 and before.get(name, 2) == 2
+            ]
+            found.update(dict.fromkeys(grown, key))
+        # a list within blocks of another grows with it in number, not in length
+        return {name: key for name, key in found.items() if not re.search(r"\.\d+(\.|$)", name)}
+
+    def _bound(self, table: dict[str, Any], base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Note the values, and the lengths of lists, that tensors depend on in another way than the table says."""
+        for key, value in values.items():
+            if not self._holds_for(table, base, key, _others(value)):
+                ranks = _ranks(value)
+                alike = (
+                    [type(value)(one * (2 + 3 * rank) for one, rank in zip(value, ranks, strict=True))]
+                    if ranks
+                    else []
+                )
+                if alike and self._holds_for(table, base, key, alike):
+                    table["ranks"][key] = ranks
+                else:
+                    table["fixed"][key] = list(value) if isinstance(value, tuple) else value
+            elif isinstance(value, list | tuple) and value:
+                longer = (value[:-1], (*value, value[-1]))
+                if not self._holds_for(table, base, key, longer):
+                    table["lengths"][key] = len(value)
+
+    def _holds_for(self, table: Mapping[str, Any], base: Mapping[str, Any], key: str, others: Sequence[Any]) -> bool:
+        """Whether the table is that of the class with such values, too; of numbers two that it can be built with."""
+        seen = 0
+        for other in others:
+            config = _with(base, {key: other})
+            real = self.built(config)
+            if real is None:
+                continue  # no such model
+            try:
+                if self._ours(table, config) != _plain_tree(real):
+                    return False
+            except BadConfig:
+                return False
+            seen += 1
+            if seen == 2 and _is_whole(other):
+                break
+        return True
+
+
+def _number(text: str, defaults: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
+    table = {"fixed": {}, "lengths": {}, "ranks": {}, "lists": {}, "tensors": {text: ["it"]}}
+    try:
+        return shapes_of({"defaults": defaults, "tables": [table]}, config)["it"][0]
+    except BadConfig:
+        return None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _counts(key: str) -> bool:
+    return re.search(r"layers|blocks|depth", key.rpartition(".")[2]) is not None
+
+
+def _others(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value * 2, value * 3, value + 1, value // 2 or 1]
+    if isinstance(value, float):
+        return [value * 2, value / 2]
+    if value is None:
+        return [8]
+    if isinstance(value, list | tuple) and value:
+        every = [type(value)(others[0] if (others := _others(one)) else one for one in value)]
+        return every + [
+            _replaced(value, place, other) for place, one in enumerate(value) for other in _others(one)[:2]
+        ]
+    return []
+
+
+def _ranks(value: Any) -> list[int]:
+    """Which of these numbers are equal, each by the place of the first such; none for what is no list of numbers."""
+    plain = isinstance(value, list | tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
+    return [list(value).index(one) for one in value] if plain else []
+
+
+def _replaced(values: Any, place: int, value: Any) -> Any:
+    return type(values)((*values[:place], value, *values[place + 1 :]))
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        found |= _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
+    return found
+
+
+def _with(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    made = copy.deepcopy(dict(config))
+    for path, value in values.items():
+        _put(made, path, value)
+    return made
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    *outer, key = path.split(".")
+    for part in outer:
+        config = config.setdefault(part, {})
+    config[key] = list(value) if isinstance(value, tuple) else value
+
+
+def _lengths(tree: Tree) -> dict[str, int]:
+    """List of blocks -> how many."""
+    found: dict[str, int] = {}
+    for name in tree:
+        for match in re.finditer(r"\.(\d+)(?=\.)", name):
+            before = name[: match.start()]
+            found[before] = max(found.get(before, 0), int(match.group(1)) + 1)
+    return found
+
+
+def _patterns(tree: Tree, lists: Mapping[str, str]) -> dict[str, list[str]]:
+    """Shape -> names of tensors, those of blocks that are alike once."""
+    found: dict[str, list[str]] = {}
+    blocks: dict[tuple[str, str, str], set[int]] = {}
+    lengths = _lengths(tree)
+    for name, sizes in tree.items():
+        shape = " × ".join(ast.unparse(ast.parse(_text(size), mode="eval")) for size in sizes)
+        before = next((one for one in lists if re.match(rf"{re.escape(one)}\.\d+\.", name)), None)
+        if before is None:
+            found.setdefault(shape, []).append(name)
+            continue
+        number, _, after = name[len(before) + 1 :].partition(".")
+        blocks.setdefault((shape, before, after), set()).add(int(number))
+    for (shape, before, after), numbers in blocks.items():
+        for which in _slices(numbers, lengths[before]):
+            found.setdefault(shape, []).append(f"{before}.{which}.{after}")
+    return found
+
+
+def _slices(numbers: set[int], length: int) -> list[str]:
+    choices = {"*": slice(None), "[:-1]": slice(None, -1), "[1:]": slice(1, None), "[-1:]": slice(-1, None)}
+    choices |= {"[:1]": slice(None, 1), "[1:-1]": slice(1, -1)}
+    for text, which in choices.items():
+        if set(range(length)[which]) == numbers:
+            return [text]
+    return [str(number) for number in sorted(numbers)]
+
+
+def _asked(tables: list[dict[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the class's defaults those that a table asks for."""
+    words = " ".join(word for one in tables for word in (*one["tensors"], *one["lists"].values()))
+    keys = {key.rstrip(".") for key in re.findall(r"[A-Za-z_][\w.]*", words)} & values.keys()
+    made: dict[str, Any] = {}
+    for key in sorted(
+        keys.union(
+            *(table["fixed"] for table in tables),
+            *(table["lengths"] for table in tables),
+            *(table["ranks"] for table in tables),
+        )
+    ):
+        _put(made, key, values[key])
+    return made
+
+
+def mine(source: Source) -> dict[str, Any]:
+    """What is written of one class."""
+    miner = _Miner(source)
+    tables = [miner.mined(base) for base in source.configs]
+    library = importlib.import_module(source.module.partition(".")[0])
+    defaults = _asked(tables, {**_flat(miner.maker.defaults), **miner.follow})
+    return {
+        "from": f"{library.__name__} {library.__version__}",
+        "defaults": defaults,
+        "published": source.configs,
+        "tables": tables,
+    }
+
+
+def real_shapes(source: Source, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of what the class builds from a config. Raises RuntimeError where it builds nothing."""
+    miner = _Miner(source)
+    tree = miner.built(config)
+    if tree is None:
+        raise RuntimeError(miner.why)
+    return _plain_tree(tree)
+
+
+def main(names: list[str]) -> None:
+    found = json.loads(CLASSES_FILE.read_text("utf-8")) if CLASSES_FILE.exists() else {}
+    for source in CLASSES:
+        if not names or source.name in names:
+            print(source.name, flush=True)
+            found[source.name] = mine(source)
+    CLASSES_FILE.write_text(written(found), "utf-8")
+
+
+def written(found: Mapping[str, Any]) -> str:
+    """The file's text: a line for each shape, in the order of names."""
+    text = json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False)
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m.group(1)) + "]", text) + "\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

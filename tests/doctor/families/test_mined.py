@@ -1,0 +1,102 @@
+"""What was mined of the model classes is what their libraries build; what was not mined is not guessed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from zdoctor.doctor.families.record import mined
+from zdoctor.doctor.families.record.shapes import BadConfig, Tensors
+from zdoctor.doctor.families.record.single_file import same_name
+from zdoctor.maintenance.classes import CLASSES, Source
+from zdoctor.maintenance.mine_classes import mine, real_shapes, written
+
+FOUND: Mapping[str, Any] = json.loads(mined.CLASSES_FILE.read_text("utf-8"))
+NAMES = [source.name for source in CLASSES]
+
+
+@cache
+def mined_now(name: str) -> Any:
+    return mine(next(source for source in CLASSES if source.name == name))
+
+
+def few_blocks(source: Source, published: Mapping[str, Any]) -> dict[str, Any]:
+    """A published model with two blocks in each list, so that it is built in no time."""
+    config = json.loads(json.dumps(published))
+    for table in FOUND[source.name]["tables"]:
+        for key in table["lists"].values():
+            *outer, last = key.split(".")
+            place = config
+            for part in outer:
+                place = place.setdefault(part, {})
+            place[last] = 2
+    return dict(config)
+
+
+def test_every_class_was_mined() -> None:
+    assert sorted(FOUND) == sorted(NAMES)
+    assert mined.CLASSES_FILE.read_text("utf-8") == written(FOUND)
+
+
+@pytest.mark.parametrize("source", CLASSES, ids=NAMES)
+def test_a_class_is_as_it_is_built(source: Source) -> None:
+    """One of another diffusers or transformers says here what moved; `python -m zdoctor.maintenance.mine_classes`."""
+    for published in source.configs:
+        config = few_blocks(source, published)
+        assert mined.mined_tensors(source.name, config) == real_shapes(source, config)
+
+
+@pytest.mark.parametrize("name", ["Ideogram4Transformer2DModel"])
+def test_a_class_that_is_mined_again_is_the_same(name: str) -> None:
+    assert json.loads(json.dumps(mined_now(name))) == FOUND[name]
+
+
+@pytest.mark.parametrize("source", [s for s in CLASSES if s.module == "diffusers"], ids=lambda s: s.name)
+def test_the_config_is_read_out_of_the_tensors(source: Source) -> None:
+    """What a single file holds tells the config that its class is built from."""
+    for published in source.configs:
+        shapes = mined.mined_tensors(source.name, published)
+        config = mined.inferred(source.name, "", (), Tensors(shapes, same_name))
+        assert mined.mined_tensors(source.name, config) == shapes
+
+
+@pytest.mark.parametrize("value", ["x", -1, 0, 10**9, 10**400, [], {}, True, 1.5, None, [1] * 70, {"a": 1}])
+@pytest.mark.parametrize("name", NAMES)
+def test_any_value_of_any_key_is_survived(name: str, value: object) -> None:
+    for key in FOUND[name]["defaults"]:
+        try:
+            shapes = mined.mined_tensors(name, {key: value})
+        except BadConfig as error:
+            assert len(str(error)) <= 300
+        else:
+            assert len(shapes) < 100_000
+
+
+def test_what_was_not_mined_is_not_guessed() -> None:
+    with pytest.raises(BadConfig, match="use_additional_t_cond True"):
+        mined.mined_tensors("QwenImageTransformer2DModel", {"use_additional_t_cond": True})
+    with pytest.raises(BadConfig, match="qk_norm False"):
+        mined.mined_tensors("ZImageTransformer2DModel", {"qk_norm": False})
+
+
+def test_a_key_that_follows_another() -> None:
+    wide = mined.mined_tensors("FluxTransformer2DModel", {"in_channels": 384})
+    assert wide["proj_out.weight"][0] == 384
+    for out in (None, 64):
+        shapes = mined.mined_tensors("FluxTransformer2DModel", {"in_channels": 384, "out_channels": out})
+        assert shapes["proj_out.weight"][0] == (out or 384)
+
+
+def test_torch_is_left_as_it_was() -> None:
+    """Mining changes what `int` is for the libraries' modules, and how a Parameter is made, only while it mines."""
+    before = torch.nn.Parameter.__new__
+    mined_now("Ideogram4Transformer2DModel")
+    assert torch.nn.Parameter.__new__ is before
+    from diffusers.models.transformers import transformer_ideogram4
+
+    assert not {"int", "min", "max"} & vars(transformer_ideogram4).keys()

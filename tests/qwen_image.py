@@ -1,0 +1,79 @@
+"""A tiny real Qwen-Image pipeline for tests: diffusers' and transformers' own classes with made-up weights."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers.models.autoencoders import autoencoder_kl_qwenimage
+from diffusers.models.transformers import transformer_qwenimage
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
+
+QwenImageTransformer2DModel: Any = transformer_qwenimage.QwenImageTransformer2DModel
+AutoencoderKLQwenImage: Any = autoencoder_kl_qwenimage.AutoencoderKLQwenImage
+
+TINY: dict[str, Any] = {
+    "in_channels": 16,
+    "out_channels": 4,
+    "num_layers": 3,
+    "attention_head_dim": 8,
+    "num_attention_heads": 2,
+    "joint_attention_dim": 24,
+    "axes_dims_rope": [2, 2, 4],
+}
+TEXT: dict[str, Any] = {
+    "hidden_size": 24,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 8,
+    "rope_scaling": {"type": "mrope", "mrope_section": [2, 2, 2]},
+}
+VISION: dict[str, Any] = {
+    "depth": 2,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_heads": 2,
+    "out_hidden_size": 24,
+}
+
+
+@cache
+def healthy_qwen_image() -> Path:
+    """The undamaged tiny pipeline; never to be written to."""
+    folder = Path(tempfile.mkdtemp(prefix="zdoctor-qwen-")) / "Qwen-Image-Tiny"
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        QwenImageTransformer2DModel(**TINY).save_pretrained(folder / "transformer", max_shard_size="30KB")
+        AutoencoderKLQwenImage(base_dim=8, z_dim=4).save_pretrained(folder / "vae")
+        config = Qwen2_5_VLConfig(text_config=TEXT, vision_config=VISION, tie_word_embeddings=False)
+        Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder / "text_encoder")
+    tokens = folder / "tokenizer"
+    tokens.mkdir()
+    (tokens / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}))
+    (tokens / "merges.txt").write_text("#version: 0.2\na b\n")
+    (tokens / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
+    return folder
+
+
+def load_qwen_image(folder: Path) -> dict[str, Any]:
+    """What ai-toolkit's loader does, ending with the move that meta tensors fail; the models it made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transformer = QwenImageTransformer2DModel.from_pretrained(folder / "transformer", torch_dtype=torch.bfloat16)
+        transformer.to("cpu")
+        assert not any(parameter.is_meta for parameter in transformer.parameters())
+        tokenizer = Qwen2Tokenizer.from_pretrained(folder, subfolder="tokenizer")
+        text = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            folder, subfolder="text_encoder", dtype=torch.bfloat16
+        )
+        vae = AutoencoderKLQwenImage.from_pretrained(folder, subfolder="vae", torch_dtype=torch.bfloat16)
+        vae.to("cpu")
+    return {"transformer": transformer, "text_encoder": text, "tokenizer": tokenizer, "vae": vae}
