@@ -14,7 +14,8 @@ from .packages import of_optimizer
 # (bitsandbytes/cextension.py of 0.45.5, 0.48.2 and 0.50.2; commit 9da71092).
 _NEAREST_SINCE = (0, 50)
 # What a build says of its torch in its version: flash_attn 2.8.3+cu12torch2.8cxx11abitrue,
-# natten 0.21.0+torch270cu128, torch_scatter 2.1.2+pt26cu124.
+# natten 0.21.0+torch270cu128, torch_scatter 2.1.2+pt26cu124; sageattention 2.2.0+cu128torch2.9.0andhigher.post4 keeps
+# to the stable ABI.
 _LABELS = (r"torch(\d)\.(\d+)", r"torch(\d)(\d{1,2})0(?=cu|$)", r"pt(\d)(\d{1,2})(?=cu|$)")
 
 
@@ -84,7 +85,8 @@ def built_for_another_torch(environment: Environment, installed: Installed) -> I
         if built is None:
             continue
         other_cuda = cuda is not None and environment.cuda and int(cuda[1]) != environment.cuda[0]
-        if built == torch and not other_cuda:
+        fits = torch >= built if "andhigher" in label else torch == built
+        if fits and not other_cuda:
             continue
         yield found(
             None,

@@ -125,7 +125,7 @@ def test_the_summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "sick.yaml", "good.yaml", "gone.yaml", "--machine", "m.json"]) == 2
     said = capsys.readouterr()
     assert "gone.yaml: there is no such file." in said.err
-    assert said.out.index("\ngood.yaml: 1 note\n") < re.search(r"\nsick\.yaml: \d+ error", said.out).start()  # type: ignore[union-attr]
+    assert said.out.index("\ngood.yaml: nothing found\n") < re.search(r"\nsick\.yaml: \d+ error", said.out).start()  # type: ignore[union-attr]
     assert "\n1 of 2 configs have errors\n" in said.out and "\nnext: zdoctor " in said.out
     assert main(["check", "sick.yaml", "good.yaml", "--machine", "m.json"]) == 1
     assert main(["check", "sick.yaml", "good.yaml", "--machine", "m.json", "--exit-zero"]) == 0
