@@ -95,7 +95,7 @@ BACKEND = [
 # What trains a model without a record: file, text, the file of its datasets, its text, and the name that is said.
 FAMILIES = {
     "ai-toolkit Wan": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "wan22_14b"), "", "", "wan22_14b"),
-    "ai-toolkit Qwen-Image": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "qwen_image"), "", "", "qwen_image"),
+    "ai-toolkit Krea 2": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "krea2"), "", "", "krea2"),
     "ai-toolkit Klein": (
         "config.yaml",
         AI_TOOLKIT.replace("ARCHITECTURE", "flux2_klein_4b"),

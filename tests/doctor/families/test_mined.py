@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.record import mined
 from zdoctor.doctor.families.record.shapes import BadConfig, Tensors
 from zdoctor.doctor.families.record.single_file import same_name
@@ -100,3 +101,16 @@ def test_torch_is_left_as_it_was() -> None:
     from diffusers.models.transformers import transformer_ideogram4
 
     assert not {"int", "min", "max"} & vars(transformer_ideogram4).keys()
+
+
+_ALIKE = {"AutoencoderKLQwenImage", "AutoencoderKLWan"}  # they differ in their config alone
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in classes().values() if kind.name in FOUND], ids=lambda kind: kind.name
+)
+def test_no_other_class_has_the_mark_of_a_class(kind: Any) -> None:
+    for source in CLASSES:
+        if source.name != kind.name and {source.name, kind.name} != _ALIKE:
+            for published in source.configs:
+                assert not set(kind.marks) & mined.mined_tensors(source.name, published).keys()
