@@ -84,6 +84,7 @@ def test_half_pairs_are_left_out() -> None:
 def test_modules_that_are_not_finite_are_left_out_when_asked() -> None:
     tensors = as_peft(pairs_of("flux"), "transformer.")
     first = next(name for name in tensors if "lora_A" in name)
+    tensors[first] = tensors[first].clone()  # the parts of a fused Linear have theirs in common
     tensors[first][0, 0] = math.nan
     assert not repaired(tensors)
     assert repaired(tensors, asked=True)
