@@ -12,6 +12,7 @@ import torch
 
 from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.record import mined
+from zdoctor.doctor.families.record.inferred import inferred
 from zdoctor.doctor.families.record.shapes import BadConfig, Tensors
 from zdoctor.doctor.families.record.single_file import same_name
 from zdoctor.maintenance.classes import CLASSES, Source
@@ -62,7 +63,7 @@ def test_the_config_is_read_out_of_the_tensors(source: Source) -> None:
     """What a single file holds tells the config that its class is built from."""
     for published in source.configs:
         shapes = mined.mined_tensors(source.name, published)
-        config = mined.inferred(source.name, "", (), Tensors(shapes, same_name))
+        config = inferred(FOUND[source.name], "", (), Tensors(shapes, same_name))
         assert mined.mined_tensors(source.name, config) == shapes
 
 
