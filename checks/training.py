@@ -97,6 +97,8 @@ def fp16_overflow(run: Run) -> Iterator[Finding]:
         raise NotApplicable
     if not family.name:
         raise Unestablished(no_record(recipe.architecture))
+    if family.overflows is None:
+        raise Unestablished(f"whether the activations of {family.title} are too large for float16 is not known")
     if family.overflows:
         yield found(
             run.where("dtype"),

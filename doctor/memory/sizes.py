@@ -70,8 +70,10 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
 def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Sizes | Unknown:
     family = family_of(architecture)
     figures = family.memory
-    if figures is None or family.transformer is None:
+    if family.transformer is None:
         return Unknown(no_record(architecture))
+    if figures is None:
+        return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
     transformer = model.components.get("transformer")
     published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None

@@ -221,7 +221,8 @@ class Family:
     order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
     `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
     the model takes, so that no second pass with the negative prompt is needed, `overflows` that its activations are
-    too large for float16. `scheduler` is the config of diffusers' scheduler for a transformer's config.
+    too large for float16, None where that is not known. `scheduler` is the config of diffusers' scheduler for a
+    transformer's config.
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
     components beside the transformer are the same in all of them. `runner` is its module in
@@ -245,7 +246,7 @@ class Family:
     quantized_blocks: tuple[str, ...]
     edits: bool
     guided: bool
-    overflows: bool
+    overflows: bool | None
     scheduler: Callable[[ModelConfig], dict[str, Any]]
     distilled: Distilled | None
     memory: Memory | None

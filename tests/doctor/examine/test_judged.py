@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from zdoctor.doctor.rules import FACT_NAMES, NotApplicable, Rule, all_rules
 from zdoctor.reports import FORMATS, Checked, render, words
 from zdoctor.reports.painting import Screen
 from zdoctor.tests.machines import load
+from zdoctor.tests.qwen_image import healthy_qwen_image
 from zdoctor.tests.reports.read_back import READERS, in_full
 
 ROOT = Path(__file__).parents[3]
@@ -155,6 +157,19 @@ def test_a_family_without_a_record_is_said_first_and_is_not_green(
     assert main(["check", config, "--strict"]) == 3
     assert main(["check", config, "--select", "CFG,DAT", "--strict"]) == 0  # what was left out, was left out
     capsys.readouterr()
+
+
+def test_a_family_whose_files_alone_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Qwen-Image neither the memory nor whether float16 overflows is known, and both are said."""
+    monkeypatch.chdir(tmp_path)
+    text = AI_TOOLKIT.replace("ARCHITECTURE", "qwen_image").replace("base.safetensors", "model")
+    config = patient(tmp_path, "config.yaml", text.replace("bf16", "fp16"), "", "")
+    shutil.copytree(healthy_qwen_image(), tmp_path / "model")
+    report = examine_config(config, LiveWorld()).report
+    assert not report.errors and "model files" in report.judged
+    reasons = {one.what: one.reason for one in report.not_judged}
+    assert "of Qwen-Image keeps in memory was not measured" in reasons["memory"] and "model files" not in reasons
+    assert any("float16 is not known" in one.reason for one in report.unknown)
 
 
 @pytest.mark.parametrize("fact", sorted(FACT_NAMES))
