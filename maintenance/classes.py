@@ -61,7 +61,7 @@ CLASSES = (
         ({}, {"image_dim": 1280, "added_kv_proj_dim": 5120, "in_channels": 36}),
     ),
     Source("LTX2VideoTransformer3DModel", "diffusers"),
-    Source("SD3Transformer2DModel", "diffusers", ({**_SD35_LARGE, "qk_norm": "rms_norm"},)),
+    Source("SD3Transformer2DModel", "diffusers", ({}, {**_SD35_LARGE, "qk_norm": "rms_norm"})),
     Source("Lumina2Transformer2DModel", "diffusers", ({"cap_feat_dim": 2304, "axes_lens": (300, 512, 512)},)),
     Source(
         "CosmosTransformer3DModel",

@@ -116,8 +116,8 @@ _BUILTINS: Mapping[str, Any] = {"int": _Int, "min": _chooser("min", min), "max":
 @contextmanager
 def _remembering() -> Iterator[None]:
     """Modules of diffusers and transformers compute with these in place of the builtins; Parameters keep sizes."""
-    modules = [m for n, m in sys.modules.items() if n.startswith(("diffusers.models", "transformers.models"))]
-    changed = [m for m in modules if m is not None and not _BUILTINS.keys() & vars(m).keys()]
+    modules = {id(m): m for n, m in sys.modules.items() if n.startswith(("diffusers.models", "transformers.models"))}
+    changed = [m for m in modules.values() if m is not None and not _BUILTINS.keys() & vars(m).keys()]
     for module in changed:
         vars(module).update(_BUILTINS)
     make = torch.nn.Parameter.__new__
@@ -136,7 +136,7 @@ def _remembering() -> Iterator[None]:
         torch.nn.Parameter.__new__ = make  # type: ignore[method-assign]
         for module in changed:
             for name in _BUILTINS:
-                del vars(module)[name]
+                vars(module).pop(name, None)
 
 
 class _Sizes(TorchFunctionMode):
@@ -357,8 +357,11 @@ class _Miner:
 
     def _bound(self, table: dict[str, Any], base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Note the values, and the lengths of lists, that tensors depend on in another way than the table says."""
+        words = isinstance(self.maker, _Diffusers)  # of a config of transformers most are of no part in what is built
         for key, value in values.items():
-            if not self._holds_for(table, base, key, _others(value)):
+            if words and key not in self.follow and _is_word(value):
+                table["fixed"][key] = list(value) if isinstance(value, tuple) else value
+            elif not self._holds_for(table, base, key, _others(value)):
                 ranks = _ranks(value)
                 alike = (
                     [type(value)(one * (2 + 3 * rank) for one, rank in zip(value, ranks, strict=True))]
@@ -424,6 +427,12 @@ def _others(value: Any) -> list[Any]:
             _replaced(value, place, other) for place, one in enumerate(value) for other in _others(one)[:2]
         ]
     return []
+
+
+def _is_word(value: Any) -> bool:
+    """Whether nothing is known of the other values that a key could have: of a word, of none, of an empty list."""
+    every = value if isinstance(value, list | tuple) else (value,)
+    return not every or any(one is None or isinstance(one, str) for one in every)
 
 
 def _ranks(value: Any) -> list[int]:

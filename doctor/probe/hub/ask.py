@@ -21,9 +21,10 @@ def answer(repo: str, file: str) -> dict:  # type: ignore[type-arg]
     except Exception as error:
         response = getattr(error, "response", None)
         if response is None:
-            while error.__cause__ or error.__context__:
-                error = error.__cause__ or error.__context__  # type: ignore[assignment]
-            return {**told, "failed": type(error).__name__ + ": " + str(error)[:200]}
+            first: BaseException = error
+            while (before := first.__cause__ or first.__context__) is not None:
+                first = before
+            return {**told, "failed": type(first).__name__ + ": " + str(first)[:200]}
     headers = response.headers
     limit = re.search(r"t\s*=\s*(\d+)", headers.get("RateLimit") or "") if response.status_code == 429 else None
     wait = limit.group(1) if limit else headers.get("Retry-After") or ""

@@ -82,6 +82,10 @@ def test_any_value_of_any_key_is_survived(name: str, value: object) -> None:
 def test_what_was_not_mined_is_not_guessed() -> None:
     with pytest.raises(BadConfig, match="use_additional_t_cond True"):
         mined.mined_tensors("QwenImageTransformer2DModel", {"use_additional_t_cond": True})
+    with pytest.raises(BadConfig, match="qk_norm 'layer_norm'"):  # a word of which no model was mined
+        mined.mined_tensors("SD3Transformer2DModel", {"qk_norm": "layer_norm"})
+    with pytest.raises(BadConfig, match=r"dual_attention_layers \[0\]"):
+        mined.mined_tensors("SD3Transformer2DModel", {"dual_attention_layers": [0]})
     with pytest.raises(BadConfig, match="qk_norm False"):
         mined.mined_tensors("ZImageTransformer2DModel", {"qk_norm": False})
 

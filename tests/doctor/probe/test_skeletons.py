@@ -26,16 +26,15 @@ diffusers: Any = import_module("diffusers")
 transformers: Any = import_module("transformers")
 
 
-def sd3() -> Any:
-    return diffusers.SD3Transformer2DModel(
+def pixart() -> Any:
+    return diffusers.PixArtTransformer2DModel(
         sample_size=4,
         num_layers=2,
         attention_head_dim=4,
         num_attention_heads=2,
-        joint_attention_dim=8,
-        caption_projection_dim=8,
-        pooled_projection_dim=8,
-        pos_embed_max_size=4,
+        cross_attention_dim=8,
+        caption_channels=8,
+        norm_num_groups=2,
     )
 
 
@@ -56,7 +55,7 @@ def old_unet() -> Any:
 
 
 PARTS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "SD3": ("transformer", sd3),
+    "PixArt": ("transformer", pixart),
     "Gemma 2": ("text_encoder", gemma),
     "tiny VAE": ("vae", tiny_vae),
     "VQ model": ("vae", old_unet),
@@ -73,7 +72,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 LOST = {
-    "SD3": "transformer_blocks.1.ff.net.0.proj.weight",
+    "PixArt": "transformer_blocks.1.ff.net.0.proj.weight",
     "Gemma 2": "model.layers.1.mlp.gate_proj.weight",
     "VQ model": "decoder.mid_block.attentions.0.to_q.weight",
 }
@@ -81,10 +80,10 @@ STRANGE: dict[str, tuple[dict[str, Any], str]] = {
     "invented": ({"_class_name": "NoSuchModel"}, "has no model NoSuchModel"),
     "no model": ({"_class_name": "DDIMScheduler"}, "has no model DDIMScheduler"),
     "quantized": (
-        {"_class_name": "SD3Transformer2DModel", "quantization_config": {"quant_method": "x"}},
+        {"_class_name": "PixArtTransformer2DModel", "quantization_config": {"quant_method": "x"}},
         "stored quantized",
     ),
-    "broken": ({"_class_name": "SD3Transformer2DModel", "num_layers": "many"}, "Error"),
+    "broken": ({"_class_name": "PixArtTransformer2DModel", "num_layers": "many"}, "Error"),
     "a module": ({"architectures": ["os"], "model_type": "x"}, "has no model os"),
 }
 
@@ -117,7 +116,7 @@ def asked(saved: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> M
         parts[f"sick {name}"] = read(PARTS[name][0], sick / PARTS[name][0])
     parts["older VQ model"] = read("vae", copied(saved["VQ model"], folder / "older", older) / "vae")
     for name, (config, _) in STRANGE.items():
-        parts[name] = replace(parts["whole SD3"], config=config, class_name=config.get("_class_name", "os"))
+        parts[name] = replace(parts["whole PixArt"], config=config, class_name=config.get("_class_name", "os"))
     return with_skeletons(world(), of(parts)).components
 
 
@@ -146,7 +145,7 @@ def copied(folder: Path, target: Path, change: Callable[[dict[str, Any]], object
 def test_no_table_no_verdict(saved: dict[str, Path]) -> None:
     """Without asking, the rule is unknown: never passed."""
     with pytest.raises(Unestablished, match=r"zdoctor check --deep"):
-        missing(of({"transformer": read("transformer", saved["SD3"] / "transformer")}))
+        missing(of({"transformer": read("transformer", saved["PixArt"] / "transformer")}))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -178,21 +177,21 @@ def test_names_of_older_files_are_understood(asked: Mapping[str, Component]) -> 
 def test_what_cannot_be_built_stays_unknown(asked: Mapping[str, Component], name: str) -> None:
     """And does not spoil the answers for the parts beside it."""
     assert asked[name].needed is None and STRANGE[name][1] in asked[name].needed_reason
-    assert asked["whole SD3"].needed == {n: tensor.shape for n, tensor in asked["whole SD3"].tensors.items()}
+    assert asked["whole PixArt"].needed == {n: tensor.shape for n, tensor in asked["whole PixArt"].tensors.items()}
 
 
 def test_libraries_that_do_not_answer(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment whose torch is broken makes the part unknown, with the last line of the error."""
-    part = read("transformer", saved["SD3"] / "transformer")
-    monkeypatch.setenv("PYTHONPATH", str(saved["SD3"]))
-    (saved["SD3"] / "diffusers.py").write_text("raise ImportError('libcudart.so.12: cannot open')")
+    part = read("transformer", saved["PixArt"] / "transformer")
+    monkeypatch.setenv("PYTHONPATH", str(saved["PixArt"]))
+    (saved["PixArt"] / "diffusers.py").write_text("raise ImportError('libcudart.so.12: cannot open')")
     (answer,) = world().skeletons({"transformer": part}).values()
-    (saved["SD3"] / "diffusers.py").unlink()
+    (saved["PixArt"] / "diffusers.py").unlink()
     assert isinstance(answer, Unknown) and "libcudart" in answer.reason
 
 
 def test_child_that_is_killed(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    part = read("transformer", saved["SD3"] / "transformer")
+    part = read("transformer", saved["PixArt"] / "transformer")
     monkeypatch.setattr("zdoctor.doctor.probe.skeletons.sys.executable", "/bin/false")
     (answer,) = world().skeletons({"transformer": part}).values()
     assert isinstance(answer, Unknown) and "exit code 1" in answer.reason
