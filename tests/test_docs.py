@@ -61,7 +61,10 @@ def families_page() -> str:
         cells = [
             ["files", *memory] if by_folder else [],
             ["files", *memory] if by_folder and family.simpletuner else [],
-            *(["files", *memory] if trainer in family.kohya else [] for trainer in ("sd-scripts", "musubi-tuner")),
+            *(
+                ["files"] if family.transformer and one in family.kohya else []
+                for one in ("sd-scripts", "musubi-tuner")
+            ),
             ["files", *memory, "trains"] if family.own else [],
         ]
         row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))
