@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
+
 
 @dataclass(frozen=True)
 class Source:
@@ -24,23 +26,6 @@ _KLEIN_4B = {
     "joint_attention_dim": 7680,
 }
 _SD35_LARGE = {"num_layers": 38, "num_attention_heads": 38, "caption_projection_dim": 2432, "pos_embed_max_size": 192}
-_QWEN25_VL_7B = {
-    "text_config": {
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152064,
-    },
-    "vision_config": {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "out_hidden_size": 3584,
-    },
-}
 
 CLASSES = (
     Source("ZImageTransformer2DModel", "diffusers", ({}, {"siglip_feat_dim": 1152})),
@@ -72,5 +57,5 @@ CLASSES = (
     Source("AutoencoderKLQwenImage", "diffusers"),
     Source("AutoencoderKLQwenImage21", "diffusers"),
     Source("AutoencoderKLWan", "diffusers"),
-    Source("Qwen2_5_VLForConditionalGeneration", "transformers", (_QWEN25_VL_7B,)),
+    Source("Qwen2_5_VLForConditionalGeneration", "transformers", (QWEN_IMAGE.published["text_encoder"][1],)),
 )

@@ -13,242 +13,31 @@ import ast
 import copy
 import importlib
 import json
-import operator
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import torch
-from torch.overrides import TorchFunctionMode
 
 from zdoctor.doctor.families.record.mined import CLASSES_FILE, shapes_of
 from zdoctor.doctor.families.record.shapes import BadConfig
+from zdoctor.maintenance.builders import Diffusers, Transformers, Tree, plain_tree, tree_of
 from zdoctor.maintenance.classes import CLASSES, Source
+from zdoctor.maintenance.remembering import Sized, number_of, remembering, text_of
 
-Tree = dict[str, tuple[Any, ...]]
 _FEW = 4  # blocks of a list while it is mined
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}
-
-
-class Sized(int):
-    """A whole number and the expression over the config's keys that it was computed by."""
-
-    text = ""
-
-    def __int__(self) -> Any:  # an int of its own would forget
-        return self
-
-
-class Ratio(float):
-    """A fraction, likewise."""
-
-    text = ""
-
-
-def _of(value: Any, text: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    made = Sized(value) if isinstance(value, int) else Ratio(value)
-    made.text = text
-    return made
-
-
-def _text(number: Any) -> str:
-    return getattr(number, "text", "") or repr(number)
-
-
-def _plain(number: Any) -> Any:
-    if isinstance(number, Sized):
-        return int.__add__(number, 0)
-    return float.__add__(number, 0.0) if isinstance(number, Ratio) else number
-
-
-def _remember(name: str, symbol: str) -> None:
-    compute: Callable[[Any, Any], Any] = getattr(operator, name)
-
-    def forward(self: Any, other: Any) -> Any:
-        if not isinstance(other, int | float):
-            return compute(_plain(self), other)
-        return _of(compute(_plain(self), _plain(other)), f"({_text(self)} {symbol} {_text(other)})")
-
-    def backward(self: Any, other: Any) -> Any:
-        if not isinstance(other, int | float):
-            return compute(other, _plain(self))
-        return _of(compute(_plain(other), _plain(self)), f"({_text(other)} {symbol} {_text(self)})")
-
-    for kind in (Sized, Ratio):
-        setattr(kind, f"__{name}__", forward)
-        setattr(kind, f"__r{name}__", backward)
-
-
-for _name, _symbol in _SYMBOLS.items():
-    _remember(_name, _symbol)
-
-
-class _Whole(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, int)
-
-
-class _Int(metaclass=_Whole):
-    """What `int` is for the modules that are mined."""
-
-    def __new__(cls, value: Any = 0, *rest: Any) -> Any:
-        if isinstance(value, Ratio):
-            return _of(int(_plain(value)), f"int({value.text})")
-        return value if isinstance(value, Sized) else int(value, *rest)
-
-
-def _chooser(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
-    def chosen(*args: Any, **named: Any) -> Any:
-        if len(args) > 1 and any(isinstance(arg, Sized | Ratio) for arg in args):
-            return _of(choose(*map(_plain, args)), f"{name}({', '.join(map(_text, args))})")
-        return choose(*args, **named)
-
-    return chosen
-
-
-_BUILTINS: Mapping[str, Any] = {"int": _Int, "min": _chooser("min", min), "max": _chooser("max", max)}
-
-
-@contextmanager
-def _remembering() -> Iterator[None]:
-    """Modules of diffusers and transformers compute with these in place of the builtins; Parameters keep sizes."""
-    modules = {id(m): m for n, m in sys.modules.items() if n.startswith(("diffusers.models", "transformers.models"))}
-    changed = [m for m in modules.values() if m is not None and not _BUILTINS.keys() & vars(m).keys()]
-    for module in changed:
-        vars(module).update(_BUILTINS)
-    make = torch.nn.Parameter.__new__
-
-    def parameter(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
-        made = make(cls, data, requires_grad)
-        if hasattr(data, "sizes"):
-            made.sizes = data.sizes
-        return made
-
-    torch.nn.Parameter.__new__ = parameter  # type: ignore[method-assign]
-    try:
-        with torch.device("meta"), _Sizes():
-            yield
-    finally:
-        torch.nn.Parameter.__new__ = make  # type: ignore[method-assign]
-        for module in changed:
-            for name in _BUILTINS:
-                vars(module).pop(name, None)
-
-
-class _Sizes(TorchFunctionMode):
-    """Each new tensor remembers the numbers that its sizes were given as."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if not isinstance(made, torch.Tensor):
-            return made
-        given = (kwargs or {}).get("size", args[0] if len(args) == 1 else args)
-        given = tuple(given) if isinstance(given, tuple | list) else (given,)
-        if all(isinstance(one, int) for one in given) and tuple(map(_plain, given)) == tuple(made.shape):
-            made.sizes = given  # type: ignore[attr-defined]
-        else:
-            same = [arg for arg in args if isinstance(arg, torch.Tensor) and hasattr(arg, "sizes")]
-            like = next((arg for arg in same if arg.shape == made.shape), None)
-            if like is not None:
-                made.sizes = like.sizes  # type: ignore[attr-defined]
-        return made
-
-
-def _lifted(value: Any, path: str) -> Any:
-    """The same numbers, each knowing where it stands in the config."""
-    if isinstance(value, list | tuple):
-        return type(value)(_lifted(one, f"{path}[{index}]") for index, one in enumerate(value))
-    return value if isinstance(value, bool) else _of(value, path)
-
-
-class _Diffusers:
-    """A class that is built from keyword arguments."""
-
-    def __init__(self, source: Source) -> None:
-        import inspect
-
-        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
-        parameters = inspect.signature(self.kind.__init__).parameters.values()
-        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-
-    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
-        every = {**self.defaults, **config}
-        return self.kind(**({key: _lifted(value, key) for key, value in every.items()} if lift else every))
-
-
-class _Transformers:
-    """A class that is built from an object of its config's class."""
-
-    def __init__(self, source: Source) -> None:
-        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
-        self.config: Any = self.kind.config_class
-        self.defaults = _numbers(self.config())
-
-    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
-        made = self.config(**copy.deepcopy(dict(config)))
-        if lift:
-            _lift(made, "")
-        return self.kind(made)
-
-
-def _inner(config: Any) -> list[str]:
-    """The keys of configs within a config."""
-    return [key for key, value in vars(config).items() if hasattr(value, "to_dict") and hasattr(value, "model_type")]
-
-
-def _numbers(config: Any) -> dict[str, Any]:
-    inner = {key: _numbers(getattr(config, key)) for key in _inner(config)}
-    plain = (bool, int, float, list, tuple, type(None), str)
-    return {
-        key: inner.get(key, value)
-        for key, value in vars(config).items()
-        if key in inner or (isinstance(value, plain) and not key.startswith("_"))
-    }
-
-
-def _lift(config: Any, before: str) -> None:
-    for key, value in list(vars(config).items()):
-        if key in _inner(config):
-            _lift(value, f"{before}{key}.")
-        elif isinstance(value, int | float | list | tuple) and not key.startswith("_"):
-            with suppress(Exception):
-                object.__setattr__(config, key, _lifted(value, before + key))
-
-
-def _tree(model: Any) -> Tree:
-    """Name -> sizes as they were computed, of what is saved; a tensor that is tied to another has one name."""
-    state = model.state_dict(keep_vars=True)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ())
-    seen: dict[int, str] = {}
-    found: Tree = {}
-    for name, tensor in state.items():
-        if name in tied and any(tensor is state[other] for other in state if other not in tied):
-            continue
-        seen[id(tensor)] = name
-        sizes = getattr(tensor, "sizes", ())
-        found[name] = sizes if tuple(map(_plain, sizes)) == tuple(tensor.shape) else tuple(tensor.shape)
-    return found
-
-
-def _plain_tree(tree: Tree) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(map(_plain, sizes)) for name, sizes in tree.items()}
 
 
 class _Miner:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.maker = _Diffusers(source) if source.module.startswith("diffusers") else _Transformers(source)
+        self.maker = Diffusers(source) if source.module.startswith("diffusers") else Transformers(source)
         self.follow: dict[str, str] = {}
 
     def built(self, config: Mapping[str, Any], *, lift: bool = False) -> Tree | None:
         """The tree of this config; None where the class cannot be built from it."""
         try:
-            with _remembering():
-                return _tree(self.maker.build(config, lift=lift))
+            with remembering():
+                return tree_of(self.maker.build(config, lift=lift))
         except Exception as error:
             self.why = f"{type(error).__name__}: {error}"[:300]
             return None
@@ -275,7 +64,7 @@ class _Miner:
             "tensors": _patterns(tree, lists),
         }
         self._bound(table, few, {**values, **dict.fromkeys(lists.values(), _FEW)})
-        real, ours = _plain_tree(whole), self._ours(table, base)
+        real, ours = plain_tree(whole), self._ours(table, base)
         if ours != real:
             both = sorted(n for n in {*ours, *real} if ours.get(n) != real.get(n))
             names = "; ".join(f"{n}: {ours.get(n)}, not {real.get(n)}" for n in both[:8])
@@ -292,8 +81,8 @@ class _Miner:
         }
         others = [_with(base, {key: other}) for key, value in whole.items() for other in _others(value)[:2]]
         built = [(other, real) for other in others if lost and (real := self.built(other, lift=True)) is not None]
-        choices = {_text(size): size for sizes in tree.values() for size in sizes if isinstance(size, Sized)}
-        choices |= {f"{key} * {key}": _of(value * value, f"{key} * {key}") for key, value in whole.items()}
+        choices = {text_of(size): size for sizes in tree.values() for size in sizes if isinstance(size, Sized)}
+        choices |= {f"{key} * {key}": number_of(value * value, f"{key} * {key}") for key, value in whole.items()}
         for name in lost:
             tree[name] = tuple(
                 self._expression(name, place, tree, choices, built) for place in range(len(tree[name]))
@@ -357,7 +146,7 @@ class _Miner:
 
     def _bound(self, table: dict[str, Any], base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Note the values, and the lengths of lists, that tensors depend on in another way than the table says."""
-        words = isinstance(self.maker, _Diffusers)  # of a config of transformers most are of no part in what is built
+        words = isinstance(self.maker, Diffusers)  # of a config of transformers most are of no part in what is built
         for key, value in values.items():
             if words and key not in self.follow and _is_word(value):
                 table["fixed"][key] = list(value) if isinstance(value, tuple) else value
@@ -386,7 +175,7 @@ class _Miner:
             if real is None:
                 continue  # no such model
             try:
-                if self._ours(table, config) != _plain_tree(real):
+                if self._ours(table, config) != plain_tree(real):
                     return False
             except BadConfig:
                 return False
@@ -482,7 +271,7 @@ def _patterns(tree: Tree, lists: Mapping[str, str]) -> dict[str, list[str]]:
     blocks: dict[tuple[str, str, str], set[int]] = {}
     lengths = _lengths(tree)
     for name, sizes in tree.items():
-        shape = " × ".join(ast.unparse(ast.parse(_text(size), mode="eval")) for size in sizes)
+        shape = " × ".join(ast.unparse(ast.parse(text_of(size), mode="eval")) for size in sizes)
         before = next((one for one in lists if re.match(rf"{re.escape(one)}\.\d+\.", name)), None)
         if before is None:
             found.setdefault(shape, []).append(name)
@@ -540,7 +329,7 @@ def real_shapes(source: Source, config: Mapping[str, Any]) -> dict[str, tuple[in
     tree = miner.built(config)
     if tree is None:
         raise RuntimeError(miner.why)
-    return _plain_tree(tree)
+    return plain_tree(tree)
 
 
 def main(names: list[str]) -> None:

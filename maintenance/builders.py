@@ -1,0 +1,86 @@
+"""A model class, built on the meta device from a config: its tensors by name, with sizes as they were computed."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from zdoctor.maintenance.classes import Source
+from zdoctor.maintenance.remembering import lifted, plain
+
+Tree = dict[str, tuple[Any, ...]]
+
+
+class Diffusers:
+    """A class that is built from keyword arguments."""
+
+    def __init__(self, source: Source) -> None:
+        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
+        parameters = inspect.signature(self.kind.__init__).parameters.values()
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
+        every = {**self.defaults, **config}
+        return self.kind(**({key: lifted(value, key) for key, value in every.items()} if lift else every))
+
+
+class Transformers:
+    """A class that is built from an object of its config's class."""
+
+    def __init__(self, source: Source) -> None:
+        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
+        self.config: Any = self.kind.config_class
+        self.defaults = _numbers(self.config())
+
+    def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
+        made = self.config(**copy.deepcopy(dict(config)))
+        if lift:
+            _lift(made, "")
+        return self.kind(made)
+
+
+def _inner(config: Any) -> list[str]:
+    """The keys of configs within a config."""
+    return [key for key, value in vars(config).items() if hasattr(value, "to_dict") and hasattr(value, "model_type")]
+
+
+def _numbers(config: Any) -> dict[str, Any]:
+    inner = {key: _numbers(getattr(config, key)) for key in _inner(config)}
+    plain = (bool, int, float, list, tuple, type(None), str)
+    return {
+        key: inner.get(key, value)
+        for key, value in vars(config).items()
+        if key in inner or (isinstance(value, plain) and not key.startswith("_"))
+    }
+
+
+def _lift(config: Any, before: str) -> None:
+    for key, value in list(vars(config).items()):
+        if key in _inner(config):
+            _lift(value, f"{before}{key}.")
+        elif isinstance(value, int | float | list | tuple) and not key.startswith("_"):
+            with suppress(Exception):
+                object.__setattr__(config, key, lifted(value, before + key))
+
+
+def tree_of(model: Any) -> Tree:
+    """Name -> sizes as they were computed, of what is saved; a tensor that is tied to another has one name."""
+    state = model.state_dict(keep_vars=True)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ())
+    seen: dict[int, str] = {}
+    found: Tree = {}
+    for name, tensor in state.items():
+        if name in tied and any(tensor is state[other] for other in state if other not in tied):
+            continue
+        seen[id(tensor)] = name
+        sizes = getattr(tensor, "sizes", ())
+        found[name] = sizes if tuple(map(plain, sizes)) == tuple(tensor.shape) else tuple(tensor.shape)
+    return found
+
+
+def plain_tree(tree: Tree) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(map(plain, sizes)) for name, sizes in tree.items()}
