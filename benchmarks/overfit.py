@@ -29,7 +29,7 @@ from zdoctor.doctor.commands.handover import hand_over
 from zdoctor.doctor.demo.tiny import build_tiny_pipeline
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import training_run as loop
-from zdoctor.doctor.train.components.pretrained import vae_divisor
+from zdoctor.doctor.train.components.vae import VaeFiles
 from zdoctor.doctor.train.families import scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.step.trainer import Trainer
@@ -90,7 +90,7 @@ def look(trainer: Trainer, model: Path) -> Seen:
             SamplePrompt(caption, SIDE, SIDE, noise, SAMPLE_STEPS, 1.0),
             trainer.objective.texts.get(caption),
             trainer.objective.texts.get(caption),
-            shrink=vae_divisor(model / "vae") // 2,
+            shrink=VaeFiles(model / "vae", "AutoencoderKL").shrink,
             channels=targets.shape[1],
             dtype=trainer.objective.dtype,
             device=trainer.device,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import warnings
 from functools import cache
@@ -12,8 +13,13 @@ from typing import Any
 import torch
 from diffusers.models.autoencoders import autoencoder_kl_qwenimage
 from diffusers.models.transformers import transformer_qwenimage
+from diffusers.schedulers import scheduling_flow_match_euler_discrete as schedulers
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
+from zdoctor.doctor.demo.tiny import _tokenizer
+from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
+
+FlowMatchEulerDiscreteScheduler: Any = schedulers.FlowMatchEulerDiscreteScheduler
 QwenImageTransformer2DModel: Any = transformer_qwenimage.QwenImageTransformer2DModel
 AutoencoderKLQwenImage: Any = autoencoder_kl_qwenimage.AutoencoderKLQwenImage
 
@@ -60,6 +66,31 @@ def healthy_qwen_image() -> Path:
     (tokens / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}))
     (tokens / "merges.txt").write_text("#version: 0.2\na b\n")
     (tokens / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
+    return folder
+
+
+def trainable_qwen_image(folder: Path) -> Path:
+    """A copy with a tokenizer that knows every letter, a VAE of as many channels, and a model_index.json."""
+    shutil.copytree(healthy_qwen_image(), folder)
+    for part in ("tokenizer", "text_encoder", "vae"):
+        shutil.rmtree(folder / part)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(1)
+        words = _tokenizer(folder / "tokenizer")
+        text = Qwen2_5_VLConfig(text_config=TEXT | {"vocab_size": words}, vision_config=VISION)
+        Qwen2_5_VLForConditionalGeneration(text).save_pretrained(folder / "text_encoder")
+        spread = {"latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [0.5, 0.6, 0.7, 0.8]}
+        AutoencoderKLQwenImage(base_dim=8, z_dim=4, **spread).save_pretrained(folder / "vae")
+    FlowMatchEulerDiscreteScheduler(**QWEN_IMAGE.scheduler({})).save_pretrained(folder / "scheduler")
+    parts = {
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_encoder": ["transformers", "Qwen2_5_VLForConditionalGeneration"],
+        "tokenizer": ["transformers", "Qwen2Tokenizer"],
+        "transformer": ["diffusers", "QwenImageTransformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKLQwenImage"],
+    }
+    (folder / "model_index.json").write_text(json.dumps({"_class_name": "QwenImagePipeline", **parts}))
     return folder
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from ..families.network import described
 from ..files import fingerprints
 from .components.component_files import check_components, checked_tensors, component_folder
-from .components.pretrained import vae_divisor
+from .components.vae import VaeFiles
 from .device_placement import DevicePlacement
 from .families import FamilyModule, family_of
 from .job import Job
@@ -47,7 +47,11 @@ class BaseModel:
     @property
     def divisor(self) -> int:
         """The number of pixels that both sides of a training image must be divisible by."""
-        return vae_divisor(self.components["vae"])
+        return 2 * self.vae.shrink
+
+    @property
+    def vae(self) -> VaeFiles:
+        return VaeFiles(self.components["vae"], self.family.RECORD.published["vae"][0])
 
 
 def open_base_model(job: Job) -> BaseModel:
@@ -56,11 +60,10 @@ def open_base_model(job: Job) -> BaseModel:
     model = build_empty_transformer(config)
     checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
-    texts = family_of(model).TEXT_PARTS
-    parts = {
-        name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in ("vae", *texts)
-    }
-    check_components(parts, texts)
+    family = family_of(model)
+    kinds = {"vae": family.RECORD.published["vae"][0], **family.TEXT_PARTS}
+    parts = {name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in kinds}
+    check_components(parts, kinds)
     kind: Any = KINDS[job.recipe.precision.quantization]
     return BaseModel(model, config, weights, parts, adapter, kind)
 

@@ -96,7 +96,7 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
     """
     cache, run, progress = EncodingCache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
-    latents = Latents(cache, base.components["vae"], middle=run.recipe.latent_mean)
+    latents = Latents(cache, base.vae, middle=run.recipe.latent_mean)
     texts = TextEmbeddings(
         cache,
         base.family,
@@ -106,7 +106,7 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
         job.text_process,
         masked=run.recipe.mask_padding,
     )
-    masks = LossMasks(cache, base.divisor // 2)
+    masks = LossMasks(cache, base.vae.shrink)
     room = BESIDE * texts.size() < psutil.virtual_memory().available
     beside = job.text_process is not None and place.device.type == "cpu" and job.ranks.size == 1 and room
     used = [*examples.items, *examples.held]

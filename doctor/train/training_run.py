@@ -162,7 +162,7 @@ def _made(
         trainer,
         removals,
         examples.sample_controls,
-        base.components["vae"],
+        base.vae,
         whole,
         job.output / "samples",
         job.run.name,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
+from ...model.record import replace
 from ..record import ModelClass
 from ..record.mined import mined_class
 from ..record.shapes import Shapes
@@ -32,4 +34,24 @@ QWEN25_VL: ModelClass = mined_class(
     ("visual.merger.mlp.0.weight", "model.visual.merger.mlp.0.weight"),
     dialect=_under(_BEFORE),
 )
-CLASSES = (QWEN25_VL,)
+_LANGUAGE = "model.language_model."
+
+
+def _text_tensors(config: Mapping[str, Any]) -> Shapes:
+    """Name -> shape of the language model alone, by the config.json of the whole. Raises BadConfig."""
+    every = QWEN25_VL.tensors(config)
+    return {name.removeprefix(_LANGUAGE): shape for name, shape in every.items() if name.startswith(_LANGUAGE)}
+
+
+def _text_in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    """By the prefix under which the file has the first of them, else by none."""
+    first = next(iter(needed), "")
+    prefix = next((prefix for prefix in (_LANGUAGE, "model.") if prefix + first in present), "")
+    return {prefix + name: shape for name, shape in needed.items()}
+
+
+# What zdoctor's runner builds: captions are all that it lets Qwen2.5-VL read.
+QWEN25_VL_TEXT: ModelClass = replace(
+    QWEN25_VL, name="Qwen2_5_VLTextModel", tensors=_text_tensors, in_file=_text_in_file, dialect=_text_in_file
+)
+CLASSES = (QWEN25_VL, QWEN25_VL_TEXT)

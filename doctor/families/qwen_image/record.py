@@ -46,7 +46,7 @@ QWEN_IMAGE = Family(
     title="Qwen-Image",
     transformer=TRANSFORMER,
     loader=Loader(_COMPONENTS, single_file=_IMAGE, extras=True),
-    own=None,
+    own=Loader(_COMPONENTS, single_file=_IMAGE, bare=True, extras=True),
     fits=(Fit("vae", "z_dim", ("in_channels",), 64, factor=4),),
     published={
         "text_encoder": (
@@ -97,9 +97,9 @@ QWEN_IMAGE = Family(
     ai_toolkit=AiToolkit(),
     simpletuner=None,
     kohya={},
-    runner="",
+    runner=".qwen_image",
 )
-EDIT = replace(QWEN_IMAGE, name="qwen_image_edit", title="Qwen-Image-Edit", edits=True)
+EDIT = replace(QWEN_IMAGE, name="qwen_image_edit", title="Qwen-Image-Edit", edits=True, own=None, runner="")
 EDIT_PLUS = replace(
     EDIT,
     name="qwen_image_edit_plus",

@@ -115,12 +115,12 @@ def check_component(file: Path, class_name: str) -> None:
     checked_tensors(file, class_name, needed_tensors(class_name, component_config(file, class_name)) or {})
 
 
-def check_components(places: Mapping[str, Path], text_parts: Mapping[str, str]) -> None:
+def check_components(places: Mapping[str, Path], kinds: Mapping[str, str]) -> None:
     """Checks the headers of components in single files, and whether the tokenizers can be read. Raises TrainError.
 
-    `text_parts` are the classes of what encodes prompts, by the names of the parts, "" for a tokenizer.
+    `kinds` are the classes of the components by their names, "" for a tokenizer.
     """
-    for name, class_name in {"vae": "AutoencoderKL", **text_parts}.items():
+    for name, class_name in kinds.items():
         if not class_name:
             check_tokenizer(places[name])
         elif places[name].is_file():

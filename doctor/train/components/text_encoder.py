@@ -6,19 +6,16 @@ activations are larger than float16 can hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..kernels.float16 import multiply_in_float16
 from ..kernels.quantized_linear import Quantization
 from ..runtime.precision import has_float16
 from ..runtime.train_error import TrainError
-from ..weights.materialize import install_tensors, linear_shapes, read_tensors, shapes_of
+from ..weights.materialize import empty_parameters, install_tensors, linear_shapes, read_tensors, shapes_of
 from .component_files import checked_tensors, component_config
 from .pretrained import load_pretrained
 
@@ -46,7 +43,7 @@ def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtyp
         raise TrainError(_pickled(place, make.__name__))
     of = make.config_class
     config = of(**component_config(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
-    with _empty_parameters():
+    with empty_parameters():
         model = make(config).eval()
     model.tie_weights()
     every, unique = (dict(model.named_parameters(remove_duplicate=once)) for once in (False, True))
@@ -68,18 +65,3 @@ def _pickled(folder: Path, class_name: str) -> str:
         "text encoder, or computes in float16. Write them as safetensors beside it, in as much memory as they take. "
         f'Type: python -c "{write}.save_pretrained({str(folder)!r})"'
     )
-
-
-@contextmanager
-def _empty_parameters() -> Iterator[None]:
-    """Models are built with their parameters on meta, but with real buffers, which no file holds."""
-    plain = nn.Module.register_parameter
-
-    def register(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
-        plain(self, name, None if param is None else nn.Parameter(param.to("meta"), requires_grad=False))
-
-    nn.Module.register_parameter = register  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        nn.Module.register_parameter = plain  # type: ignore[method-assign]

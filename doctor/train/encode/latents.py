@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +17,7 @@ from ...files import fingerprints
 from ...model.amounts import plural
 from ...progress import Progress
 from ..components.component_files import component_files
-from ..components.pretrained import load_vae, on_device_or_cpu
-from ..components.vae_strips import LARGE, in_strips
+from ..components.vae import Vae, VaeFiles
 from ..dataset.images import check_unchanged
 from ..dataset.training_items import TrainingItem, load_pixels
 from ..runtime.allocator import empty_device_cache
@@ -37,11 +34,11 @@ class Latents:
     """
 
     cache: EncodingCache
-    vae: Path
+    vae: VaeFiles
     middle: bool = False
 
     def __post_init__(self) -> None:
-        self.salt = fingerprints.of_beginnings(component_files(self.vae))
+        self.salt = fingerprints.of_beginnings(component_files(self.vae.place))
 
     def key(self, item: TrainingItem) -> str:
         middle = ("middle",) if self.middle else ()
@@ -59,7 +56,7 @@ class Latents:
         if not missing:
             return 0
         progress.phase(f"Loading the VAE for {plural(len(missing), 'picture')}")
-        vae = load_vae(self.vae, device)
+        vae = self.vae.load(device)
         for done, (key, item) in enumerate(missing.items()):
             progress.count(done, len(missing), "pictures encoded")
             seed = int(fingerprints.of_texts(*_seen(item), length=32)[-12:], 16)
@@ -68,9 +65,9 @@ class Latents:
             if latent is None:
                 progress.phase(f"{item.picture.file.name} does not fit on the GPU: it is encoded on the CPU")
                 empty_device_cache()
-                vae.cpu()
+                vae.to(torch.device("cpu"))
                 latent = encoded()
-                on_device_or_cpu(vae, device)
+                vae.to(device)
             check_unchanged(item.picture.file, item.picture.digest)
             self.cache.put(key, {"latent": latent})
         del vae
@@ -86,22 +83,16 @@ def _seen(item: TrainingItem) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def encode_image(vae: Any, item: TrainingItem, seed: int, *, middle: bool = False) -> Tensor:
-    """Returns one sample of the VAE's distribution of an image, shifted and scaled.
+def encode_image(vae: Vae, item: TrainingItem, seed: int, *, middle: bool = False) -> Tensor:
+    """Returns one sample of the VAE's distribution of an image, channels x height/8 x width/8, on the CPU.
 
     With `middle`, and of a control image, it is the mean, which the pipelines take.
     """
-    device = next(vae.parameters()).device
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
     pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
-    with in_strips(vae.encoder, item.width * item.height > LARGE):
-        moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(moments.mean.shape, generator=generator).to(device)
-    spread = 0.0 if middle or item.picture.is_control else moments.std.float()
-    latent: Tensor = moments.mean.float() + spread * noise
-    latent = (latent - (vae.config.shift_factor or 0.0)) * vae.config.scaling_factor
+    drawn = not middle and not item.picture.is_control
+    latent = vae.encode(pixels, torch.Generator().manual_seed(seed) if drawn else None)
     if not torch.isfinite(latent).all():
         raise TrainError(f"The VAE gives non-finite latents for {item.picture.file}. Its files may be damaged.")
     return latent[0].cpu()

@@ -23,12 +23,14 @@ class FamilyModule(Protocol):
     """The names that a family's module holds.
 
     `RECORD` is its record, `MODULE` where the transformer's class is. `TEXT_PARTS` are the components that encode
-    prompts, with the classes of their models, "" for a tokenizer.
+    prompts, with the classes of their models, "" for a tokenizer. `RESCALES` says that a guess which guidance has
+    moved is brought back to the length it had, cell by cell.
     """
 
     RECORD: Family
     MODULE: str
     TEXT_PARTS: Mapping[str, str]
+    RESCALES: bool
 
     def channels(self, model: nn.Module) -> int:
         """Of the latents that the model was made for."""
@@ -93,9 +95,24 @@ def family_titles() -> str:
     return ", ".join(f"{title} ({name})" for name, title in reversed(known.items()))
 
 
-def shift(cells: int) -> float:
-    """The shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one."""
-    return 0.5 + (1.15 - 0.5) * (cells - 256) / (4096 - 256)
+def shift(cells: int, scheduler: Mapping[str, Any]) -> float:
+    """The shift (mu) for a latent of so many 2 x 2 cells, for schedulers that ask for one; by its config."""
+    few, many = scheduler.get("base_image_seq_len", 256), scheduler.get("max_image_seq_len", 4096)
+    low, high = scheduler.get("base_shift", 0.5), scheduler.get("max_shift", 1.15)
+    return float(low + (high - low) * (cells - few) / (many - few))
+
+
+def packed(latent: Tensor) -> Tensor:
+    """b x c x h x w to b x (h/2 w/2) x 4c: cells of 2 x 2."""
+    count, depth, height, width = latent.shape
+    cells = latent.reshape(count, depth, height // 2, 2, width // 2, 2).permute(0, 2, 4, 1, 3, 5)
+    return cells.reshape(count, height * width // 4, 4 * depth)
+
+
+def unpacked(cells: Tensor, height: int, width: int) -> Tensor:
+    """The latent b x c x height x width of its `packed` cells."""
+    split = cells.reshape(len(cells), height // 2, width // 2, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
+    return split.reshape(len(cells), -1, height, width)
 
 
 def scheduler_of(family: Family, model_folder: Path, model: nn.Module) -> Any:

@@ -15,7 +15,7 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import shift
+from . import packed, shift, unpacked
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
@@ -25,6 +25,7 @@ TEXT_PARTS: Mapping[str, str] = {
     "tokenizer": "",
     "tokenizer_2": "",
 }
+RESCALES: bool = False
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.
 PROMPT = 512
@@ -76,10 +77,10 @@ def predict(
 ) -> Tensor:
     """The cells of a control image follow those of the picture, told apart by the first of their three ids."""
     _, _, height, width = noisy.shape
-    cells, ids = _packed(noisy), _ids(height, width, 0)
+    cells, ids = packed(noisy), _ids(height, width, 0)
     count = cells.shape[1]
     if control is not None:
-        cells = torch.cat([cells, _packed(control.to(noisy))], dim=1)
+        cells = torch.cat([cells, packed(control.to(noisy))], dim=1)
         ids = torch.cat([ids, _ids(control.shape[2], control.shape[3], 1)])
     states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
     config: Any = model.config
@@ -100,19 +101,7 @@ def predict(
         joint_attention_kwargs=attention,
         return_dict=False,
     )[0]
-    return _unpacked(output[:, :count].float(), height, width)
-
-
-def _packed(latent: Tensor) -> Tensor:
-    """b x c x h x w to b x (h/2 w/2) x 4c: cells of 2 x 2."""
-    count, depth, height, width = latent.shape
-    cells = latent.reshape(count, depth, height // 2, 2, width // 2, 2).permute(0, 2, 4, 1, 3, 5)
-    return cells.reshape(count, height * width // 4, 4 * depth)
-
-
-def _unpacked(cells: Tensor, height: int, width: int) -> Tensor:
-    split = cells.reshape(len(cells), height // 2, width // 2, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
-    return split.reshape(len(cells), -1, height, width)
+    return unpacked(output[:, :count].float(), height, width)
 
 
 def _ids(height: int, width: int, image: int) -> Tensor:
@@ -124,5 +113,5 @@ def _ids(height: int, width: int, image: int) -> Tensor:
 def shifted_times(count: int, cells: int) -> Tensor:
     """An even table, shifted the more the larger the picture is, as dev's scheduler does; of schnell too."""
     grid = torch.linspace(1.0, 1.0 / count, count)
-    growth = math.exp(shift(cells))
+    growth = math.exp(shift(cells, RECORD.scheduler({})))
     return growth * grid / (1.0 + (growth - 1.0) * grid)

@@ -18,6 +18,7 @@ from ..kernels.quantized_linear import Quantization
 RECORD: Family = ZIMAGE
 MODULE: str = "diffusers.models.transformers.transformer_z_image"
 TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen3Model", "tokenizer": ""}
+RESCALES: bool = False
 
 LONGEST_PROMPT = 512
 SHIFT = 3.0

@@ -14,7 +14,7 @@ from ...files import fingerprints
 from ...model.amounts import plural
 from ...model.recipe import Recipe, SamplePrompt
 from ...progress import Progress
-from ..components.pretrained import load_vae, vae_divisor
+from ..components.vae import VaeFiles
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
 from ..families import scheduler_of
@@ -38,7 +38,7 @@ class PreviewSamples:
     trainer: Trainer
     removals: Sequence[AdapterRemoval]
     controls: Sequence[TrainingItem | None]
-    vae: Path
+    vae: VaeFiles
     model: Path
     folder: Path
     name: str
@@ -67,7 +67,7 @@ class PreviewSamples:
                         prompt,
                         objective.texts.get(sample_text(trainer.recipe, prompt.prompt)),
                         objective.texts.get(prompt.negative),
-                        shrink=vae_divisor(self.vae) // 2,
+                        shrink=self.vae.shrink,
                         dtype=objective.dtype,
                         device=trainer.device,
                         control=None if edited is None else objective.latents.get(edited).unsqueeze(0),
@@ -96,7 +96,7 @@ class PreviewSamples:
 
     def _decode(self, latents: Sequence[Tensor]) -> None:
         self.progress.doing("decoding with the VAE")
-        vae = load_vae(self.vae, self.trainer.device)
+        vae = self.vae.load(self.trainer.device)
         for number, latent in enumerate(latents):
             file = self._file(number)
             decode_to_png(vae, latent, file)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ...model.recipe import SamplePrompt
-from ..components.vae_strips import LARGE, in_strips
-from ..families import Embedding, family_of, shift
+from ..components.vae import Vae
+from ..families import Embedding, FamilyModule, family_of, packed, shift, unpacked
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -46,7 +46,7 @@ def denoise(
     texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4))
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4, scheduler.config))
     scheduler.set_begin_index(0)
     for number, time in enumerate(scheduler.timesteps):
         if stop():
@@ -55,37 +55,35 @@ def denoise(
         share = (time.cpu().double() / 1000).expand(len(texts))
         noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
         guesses = family.predict(model, noisy, share, texts, prompt.guidance, control)
-        guess = guesses[:1] + push * (guesses[:1] - guesses[1:]) if push else guesses
+        guess = _guided(family, guesses, push) if push else guesses
         latent = scheduler.step(guess, time, latent, return_dict=False)[0]
     return latent
 
 
+def _guided(family: FamilyModule, guesses: Tensor, push: float) -> Tensor:
+    """The guess for the prompt, moved away from that for the negative prompt."""
+    guess = guesses[:1] + push * (guesses[:1] - guesses[1:])
+    if not family.RESCALES:
+        return guess
+    before, after = packed(guesses[:1]), packed(guess)
+    return unpacked(after * (before.norm(dim=-1, keepdim=True) / after.norm(dim=-1, keepdim=True)), *guess.shape[-2:])
+
+
 @torch.no_grad()
-def decode_to_png(vae: Any, latent: Tensor, file: Path) -> None:
+def decode_to_png(vae: Vae, latent: Tensor, file: Path) -> None:
     """Turns a latent into a PNG file, whole or not at all. Raises TrainError when it cannot be written.
 
     Where a picture does not fit on the GPU in strips either, it and all after it are painted on the CPU.
     """
     from PIL import Image
 
-    pixels = unless_out_of_memory(lambda: _decoded(vae, latent))
+    pixels = unless_out_of_memory(lambda: vae.decode(latent))
     if pixels is None:
-        vae.cpu()
+        vae.to(torch.device("cpu"))
         empty_device_cache()
-        pixels = _decoded(vae, latent)
-    pixels = torch.nan_to_num(pixels).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
+        pixels = vae.decode(latent)
+    pixels = torch.nan_to_num(pixels[0]).div(2).add(0.5).clamp(0, 1).mul(255).round().to(torch.uint8)
     rows = pixels.permute(1, 2, 0).contiguous().cpu()
     image = Image.frombytes("RGB", (rows.shape[1], rows.shape[0]), rows.numpy().tobytes())
     with atomic_file(file, durable=False) as stream:
         image.save(stream, "PNG")
-
-
-def _decoded(vae: Any, latent: Tensor) -> Tensor:
-    """The pixels of one latent, 3 x h x w from -1 to 1, float32, where the VAE is."""
-    device = next(vae.parameters()).device
-    latent = latent.to(device, vae.dtype)
-    latent = latent / vae.config.scaling_factor + (vae.config.shift_factor or 0.0)
-    area = latent.shape[-2] * latent.shape[-1] * 4 ** (len(vae.config.block_out_channels) - 1)
-    with in_strips(vae.decoder, device.type == "cuda" or area > LARGE):
-        pixels: Tensor = vae.decode(latent, return_dict=False)[0][0].float()
-    return pixels

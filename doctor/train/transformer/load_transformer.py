@@ -23,7 +23,14 @@ from ..components.component_files import checked_tensors, component_class, compo
 from ..families import family_named, family_of, family_titles
 from ..kernels.quantized_linear import Quantization, storage_of
 from ..runtime.train_error import TrainError
-from ..weights.materialize import check_no_meta, install_tensors, linear_shapes, read_tensors, shapes_of
+from ..weights.materialize import (
+    check_no_meta,
+    empty_parameters,
+    install_tensors,
+    linear_shapes,
+    read_tensors,
+    shapes_of,
+)
 from ..weights.safetensors_files import TensorEntry
 from ..weights.training_adapter import LoraDelta
 from ..weights.weight_cache import Layout, WeightCache, weight_key
@@ -71,7 +78,7 @@ def build_empty_transformer(place: Path) -> nn.Module:
     config = component_config(place, family.RECORD.class_name)
     make: Any = getattr(import_module(family.MODULE), family.RECORD.class_name)
     try:
-        with torch.device("meta"):
+        with empty_parameters():
             model = make.from_config(config)
     except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         raise TrainError(

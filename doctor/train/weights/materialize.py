@@ -33,6 +33,21 @@ def device_of(module: nn.Module) -> torch.device:
     return next(iter([*module.parameters(), *module.buffers()])).device
 
 
+@contextmanager
+def empty_parameters() -> Iterator[None]:
+    """Models are built with their parameters on meta, but with real buffers and tables, which no file holds."""
+    plain = nn.Module.register_parameter
+
+    def register(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        plain(self, name, None if param is None else nn.Parameter(param.to("meta"), requires_grad=False))
+
+    nn.Module.register_parameter = register  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = plain  # type: ignore[method-assign]
+
+
 def read_tensors(
     entries: list[TensorEntry],
     quantized: Mapping[str, tuple[int, int]],

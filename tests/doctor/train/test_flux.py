@@ -20,7 +20,7 @@ from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.families import packed, scheduler_of
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
@@ -76,13 +76,13 @@ def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = 
         device=CPU,
     )
     assert latent is not None
-    return family._packed(latent)
+    return packed(latent)
 
 
 def start() -> Tensor:
     """The noise that a preview of `PROMPT` starts from, in the pipeline's packing."""
     noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
-    return family._packed(noise)
+    return packed(noise)
 
 
 def pipeline_latent(pipe: Any) -> Tensor:

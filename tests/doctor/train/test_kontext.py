@@ -16,13 +16,14 @@ from safetensors import safe_open
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError, refuse
+from zdoctor.doctor.train.components.vae import VaeFiles
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, epoch_batches, load_pixels, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
-from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.families import packed, scheduler_of
 from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
@@ -53,7 +54,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     run = run_with(architecture="flux_kontext", disable_sampling=False, samples=(prompt,))
     (edited,) = sample_control_images(run.recipe, 16)
     assert edited is not None
-    latents = Latents(EncodingCache(tmp_path), flux / "vae")
+    latents = Latents(EncodingCache(tmp_path), VaeFiles(flux / "vae", "AutoencoderKL"))
     latents.prepare([edited], CPU, Progress())
     texts = TextEmbeddings(
         EncodingCache(tmp_path), family, {name: flux / name for name in family.TEXT_PARTS}, torch.float32
@@ -84,10 +85,10 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
         _auto_resize=False,
         num_inference_steps=3,
         guidance_scale=3.5,
-        latents=family._packed(noise),
+        latents=packed(noise),
         output_type="latent",
     ).images
-    torch.testing.assert_close(family._packed(ours), theirs, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
     plain = changed(run, validation={"prompts": (replace(prompt, control=None),)})
     assert (
         sample_control_images(plain.recipe, 16)

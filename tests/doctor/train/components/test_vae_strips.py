@@ -14,15 +14,15 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.train.components import pretrained, text_encoder
+from zdoctor.doctor.train.components import text_encoder
+from zdoctor.doctor.train.components import vae as vae_module
 from zdoctor.doctor.train.components import vae_strips as strips
-from zdoctor.doctor.train.components.pretrained import load_pretrained, load_vae
+from zdoctor.doctor.train.components.pretrained import load_pretrained
+from zdoctor.doctor.train.components.vae import VaeFiles
 from zdoctor.doctor.train.components.vae_strips import in_strips
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem
-from zdoctor.doctor.train.encode import latents
 from zdoctor.doctor.train.encode.latents import encode_image
-from zdoctor.doctor.train.sampling import sampler as sample
 from zdoctor.doctor.train.sampling.sampler import decode_to_png
 
 from ..patient import Recorder, go, run_with
@@ -44,7 +44,7 @@ def test_encoder_and_decoder_give_the_same_but_for_rounding(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, strip: int
 ) -> None:
     monkeypatch.setattr(strips, "STRIP", strip)
-    vae = load_vae(tiny / "vae", CPU)
+    vae = VaeFiles(tiny / "vae", "AutoencoderKL").load(CPU).model
     pixels = torch.rand(1, 3, 192, 256, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with torch.no_grad():
         whole = vae.encode(pixels).latent_dist.parameters
@@ -56,7 +56,7 @@ def test_encoder_and_decoder_give_the_same_but_for_rounding(
 
 
 def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vae = load_vae(tiny / "vae", CPU)
+    vae = VaeFiles(tiny / "vae", "AutoencoderKL").load(CPU)
     item = TrainingItem(DatasetImage(picture(tmp_path), 256, 192, "0" * 64, ""), 256, 192, "", "", 0.0)
     whole = encode_image(vae, item, 0)
     decode_to_png(vae, whole[None], tmp_path / "whole.png")
@@ -70,8 +70,7 @@ def test_only_large_pictures_are_cut(tiny: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(strips, "_rows", watched)
     encode_image(vae, item, 0)
     assert not cut
-    for module in (latents, sample):
-        monkeypatch.setattr(module, "LARGE", 256 * 192 - 1)
+    monkeypatch.setattr(vae_module, "LARGE", 256 * 192 - 1)
     torch.testing.assert_close(encode_image(vae, item, 0), whole, rtol=1e-4, atol=1e-4)
     decode_to_png(vae, whole[None], tmp_path / "strips.png")
     assert len(cut) > 8
@@ -83,7 +82,7 @@ def test_the_peak_is_less_than_half(tiny: Path, monkeypatch: pytest.MonkeyPatch)
     """Bytes of all tensors that live at a time, of the pass alone. As large as what is cut:
     of a smaller picture a strip is so large a part that the half was missed by a thousandth."""
     monkeypatch.setattr(strips, "STRIP", 1 << 13)
-    vae = load_vae(tiny / "vae", CPU)
+    vae = VaeFiles(tiny / "vae", "AutoencoderKL").load(CPU).model
     pixels = torch.zeros(1, 3, 1024, 1024)
     with in_strips(vae.encoder):
         cut = peak(lambda: vae.encode(pixels))
@@ -114,7 +113,7 @@ def test_vae_and_text_encoder_are_gone_while_it_trains(
         names.append(make.__name__)
         return model
 
-    for module in (pretrained, text_encoder):
+    for module in (vae_module, text_encoder):
         monkeypatch.setattr(module, "load_pretrained", watched)
     there: list[int] = []
     run = run_with(steps=2, sample_every=1, disable_sampling=False, samples=(SamplePrompt("a", 64, 64, 1, 1, 1.0),))

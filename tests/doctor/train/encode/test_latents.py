@@ -15,9 +15,10 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
 
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.components import pretrained, text_encoder
+from zdoctor.doctor.train.components import text_encoder
+from zdoctor.doctor.train.components import vae as vae_module
 from zdoctor.doctor.train.components.component_files import component_folder
-from zdoctor.doctor.train.components.pretrained import vae_divisor
+from zdoctor.doctor.train.components.vae import VaeFiles
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
@@ -84,9 +85,11 @@ def test_a_text_encoder_without_all_its_tensors_is_refused_although_transformers
 
 
 def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    items = read_training_items(run_with().recipe, {"datasets/0": str(circles)}, vae_divisor(tiny / "vae"))
-    ours = Latents(EncodingCache(tmp_path), tiny / "vae")
-    middles = Latents(EncodingCache(tmp_path), tiny / "vae", middle=True)
+    items = read_training_items(
+        run_with().recipe, {"datasets/0": str(circles)}, 2 * VaeFiles(tiny / "vae", "AutoencoderKL").shrink
+    )
+    ours = Latents(EncodingCache(tmp_path), VaeFiles(tiny / "vae", "AutoencoderKL"))
+    middles = Latents(EncodingCache(tmp_path), VaeFiles(tiny / "vae", "AutoencoderKL"), middle=True)
     assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
     pipe = ZImagePipeline.from_pretrained(str(tiny))
     from zdoctor.doctor.train.dataset.training_items import load_pixels
@@ -104,7 +107,7 @@ def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path
 
 def test_a_picture_changed_in_place_gets_a_new_latent(tiny: Path, circles: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(circles, tmp_path / "images"))
-    latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
+    latents = Latents(EncodingCache(tmp_path / "cache"), VaeFiles(tiny / "vae", "AutoencoderKL"))
 
     def items() -> list[TrainingItem]:
         return read_training_items(run_with().recipe, {"datasets/0": str(folder)}, 16)
@@ -121,7 +124,7 @@ def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_i
     tiny: Path, circles: Path, tmp_path: Path, gone: bool
 ) -> None:
     folder = Path(shutil.copytree(circles, tmp_path / "images"))
-    latents = Latents(EncodingCache(tmp_path / "cache"), tiny / "vae")
+    latents = Latents(EncodingCache(tmp_path / "cache"), VaeFiles(tiny / "vae", "AutoencoderKL"))
     items = read_training_items(run_with().recipe, {"datasets/0": str(folder)}, 16)
     shutil.copy(folder / "0.png", folder / "3.png")
     if gone:
@@ -132,7 +135,7 @@ def test_a_picture_that_changes_while_others_are_encoded_is_not_cached_as_what_i
 
 
 def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
-    latents = Latents(EncodingCache(tmp_path), tiny / "vae")
+    latents = Latents(EncodingCache(tmp_path), VaeFiles(tiny / "vae", "AutoencoderKL"))
     picture = DatasetImage(tmp_path / "x.png", 64, 64, "digest", "")
     items = [
         TrainingItem(picture, 64, 64, "", "", 0.0),
@@ -167,7 +170,7 @@ def test_text_encoder_and_vae_are_gone_before_the_transformer_comes(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[Any]] = []
-    for module in (pretrained, text_encoder):
+    for module in (vae_module, text_encoder):
         real = module.load_pretrained
 
         def load(*words: Any, real: Any = real, **options: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.components import text_encoder
-from zdoctor.doctor.train.components.pretrained import on_device_or_cpu
+from zdoctor.doctor.train.components.vae import Vae
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
@@ -145,7 +145,9 @@ def test_a_model_that_does_not_fit_is_whole_on_the_cpu() -> None:
             raise full()
 
     model = Large(2, 3)
-    assert on_device_or_cpu(model, torch.device("cuda")) is model and next(model.parameters()).device.type == "cpu"
+    vae = Vae(model, 8)
+    vae.to(torch.device("cuda"))
+    assert vae.device.type == "cpu"
 
 
 def test_prompts_go_to_the_cpu_where_the_text_encoder_does_not_fit(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.progress import Progress
+from zdoctor.doctor.train.components.vae import VaeFiles
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.distributed.ranks import Ranks
@@ -45,7 +46,7 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     """A trainer whose network already has an effect."""
     run = run_with(timestep_type="linear", trigger_word="circle", **changes)
     items = read_training_items(run.recipe, {"datasets/0": str(circles)}, 16)
-    latents = Latents(EncodingCache(cache), tiny / "vae")
+    latents = Latents(EncodingCache(cache), VaeFiles(tiny / "vae", "AutoencoderKL"))
     texts = TextEmbeddings(
         EncodingCache(cache), zimage, {name: tiny / name for name in zimage.TEXT_PARTS}, torch.float32
     )

@@ -10,7 +10,7 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.train.families import FamilyModule, flux, shift, zimage
+from zdoctor.doctor.train.families import FamilyModule, flux, qwen_image, shift, zimage
 from zdoctor.doctor.train.settings import names
 from zdoctor.doctor.train.settings.names import FAVOURS, SCHEMES
 from zdoctor.doctor.train.step.loss import LOSSES
@@ -80,10 +80,19 @@ def test_flux_shifts_larger_pictures_more(width: int, height: int, middle: float
     """exp(mu) / (exp(mu) + 1) amid the table, mu from 0.5 at 256 cells to 1.15 at 4096: the scheduler's numbers."""
     cells = width * height // 256
     scheduler: Any = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
-    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=shift(cells))
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=shift(cells, scheduler.config))
     table = timestep_table("flux_shift", torch.Generator(), flux, cells)
     torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
     assert table[500].item() == pytest.approx(middle, abs=1e-3)
+
+
+def test_qwen_image_shifts_and_ends_above_zero() -> None:
+    """The schedule that ai-toolkit writes for it: shifted by size, then stretched so that it ends at 0.02."""
+    scheduler: Any = FlowMatchEulerDiscreteScheduler(**qwen_image.RECORD.scheduler({}))
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 1 / 1000, 1000).tolist(), mu=shift(4096, scheduler.config))
+    table = timestep_table("shift", torch.Generator(), qwen_image, 4096)
+    torch.testing.assert_close(table * 1000, scheduler.timesteps, rtol=1e-5, atol=1e-3)
+    assert table[-1].item() == pytest.approx(0.02)
 
 
 def test_a_blend_is_three_quarters_log_normal() -> None:

@@ -1,0 +1,95 @@
+"""Qwen-Image: a stream of Qwen2.5-VL's states beside one of picture cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from ...families.qwen_image.record import QWEN_IMAGE
+from ...families.record import Family
+from ..components.pretrained import load_tokenizer
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
+from . import packed, shift, unpacked
+
+RECORD: Family = QWEN_IMAGE
+MODULE: str = "diffusers.models.transformers.transformer_qwenimage"
+TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen2_5_VLTextModel", "tokenizer": ""}
+RESCALES: bool = True
+
+LONGEST_PROMPT = 1024
+# What the pipeline writes around a prompt; the states of what stands before the prompt are cut off.
+TEMPLATE = (
+    "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, spatial "
+    "relationships of the objects and background:<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+)
+BEFORE = 34
+
+
+def channels(model: nn.Module) -> int:
+    """Of a latent: four cells of one are a token."""
+    config: Any = model.config
+    return int(config.in_channels) // 4
+
+
+def text_encoder(
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+) -> Callable[[str], dict[str, Tensor]]:
+    """The language model of Qwen2.5-VL, without what sees; `states` are tokens x width.
+
+    Nothing fills a prompt up, so none is `masked`.
+    """
+    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLTextModel
+
+    tokenizer = load_tokenizer(folders["tokenizer"])
+    model: Any = load_text_encoder(Qwen2_5_VLTextModel, folders["text_encoder"], "text encoder", kind, dtype, device)
+
+    @torch.no_grad()
+    def encode(text: str) -> dict[str, Tensor]:
+        ids = tokenizer(
+            TEMPLATE.format(text), truncation=True, max_length=LONGEST_PROMPT + BEFORE, return_tensors="pt"
+        ).input_ids
+        states = model(input_ids=ids.to(device), use_cache=False).last_hidden_state
+        return {"states": states[0, BEFORE:].cpu()}
+
+    return encode
+
+
+def predict(
+    model: nn.Module,
+    noisy: Tensor,
+    t: Tensor,
+    texts: Sequence[Mapping[str, Tensor]],
+    guidance: float = 1.0,
+    control: Tensor | None = None,
+) -> Tensor:
+    """The model gives the way from latent to noise; of prompts of unlike lengths it is told where each ends."""
+    height, width = noisy.shape[2:]
+    states = [text["states"] for text in texts]
+    lengths = torch.tensor([len(one) for one in states])
+    kept = torch.arange(int(lengths.max())) < lengths[:, None]
+    output = model(
+        hidden_states=packed(noisy),
+        encoder_hidden_states=pad_sequence(states, batch_first=True).to(noisy),
+        encoder_hidden_states_mask=None if kept.all() else kept.to(noisy.device),
+        timestep=t.to(noisy.device, torch.float32),
+        img_shapes=[[(1, height // 2, width // 2)]] * len(texts),
+        return_dict=False,
+    )[0]
+    return unpacked(output.float(), height, width)
+
+
+def shifted_times(count: int, cells: int) -> Tensor:
+    """An even table, shifted the more the larger the picture is and stretched to its end, as the scheduler does."""
+    scheduler = RECORD.scheduler({})
+    grid = torch.linspace(1.0, 1.0 / count, count)
+    growth = math.exp(shift(cells, scheduler))
+    rest = 1.0 - growth * grid / (1.0 + (growth - 1.0) * grid)
+    last: float = scheduler["shift_terminal"]
+    return 1.0 - rest * ((1.0 - last) / rest[-1])

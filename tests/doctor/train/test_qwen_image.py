@@ -1,0 +1,180 @@
+"""Qwen-Image trains as Z-Image does; its latents, embeddings, previews and LoRAs are those of diffusers' pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers.pipelines.qwenimage.pipeline_qwenimage import QwenImagePipeline
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.progress import Progress
+from zdoctor.doctor.train.components.vae import Vae, VaeFiles
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
+from zdoctor.doctor.train.families import packed, scheduler_of
+from zdoctor.doctor.train.families import qwen_image as family
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+
+from .patient import go, run_with
+
+CPU = torch.device("cpu")
+PROMPT = SamplePrompt("a red circle", 48, 64, 3, 3, 4.0)
+RUN = run_with(architecture="qwen_image")
+
+
+def pipeline(folder: Path) -> Any:
+    pipe: Any = QwenImagePipeline.from_pretrained(str(folder))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def embedded(folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
+    places = {name: folder / name for name in family.TEXT_PARTS}
+    texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
+    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
+    return [texts.get(prompt) for prompt in prompts]
+
+
+def vae_of(folder: Path) -> Vae:
+    return VaeFiles(folder / "vae", "AutoencoderKLQwenImage").load(CPU)
+
+
+def test_embeddings_are_those_of_the_pipeline(qwen_image: Path, tmp_path: Path) -> None:
+    prompts = ("a red circle", "", "a blue square beside the green sea " * 200)
+    pipe = pipeline(qwen_image)
+    for prompt, ours in zip(prompts, embedded(qwen_image, tmp_path, *prompts), strict=True):
+        states, _ = pipe.encode_prompt(prompt)
+        assert len(states[0]) <= family.LONGEST_PROMPT
+        torch.testing.assert_close(ours["states"], states[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_quantized_text_encoder_reads_the_same_but_for_rounding(qwen_image: Path, tmp_path: Path) -> None:
+    (plain,) = embedded(qwen_image, tmp_path / "plain", PROMPT.prompt)
+    (coarse,) = embedded(qwen_image, tmp_path / "coarse", PROMPT.prompt, kind="int8")
+    error = (coarse["states"] - plain["states"]).norm() / plain["states"].norm()
+    assert 0.0 < error < 0.05
+
+
+def test_prompts_of_unlike_lengths_do_not_see_what_fills_them_up(qwen_image: Path, tmp_path: Path) -> None:
+    texts = embedded(qwen_image, tmp_path, "a", "a painting of a blue square")
+    model = pipeline(qwen_image).transformer
+    noisy, t = torch.randn(2, 4, 8, 6), torch.tensor([0.3, 0.7])
+    with torch.no_grad():
+        both = family.predict(model, noisy, t, texts)
+        for place in (0, 1):
+            alone = family.predict(model, noisy[[place]], t[[place]], [texts[place]])
+            torch.testing.assert_close(both[[place]], alone, rtol=1e-3, atol=1e-4)
+
+
+def test_latents_are_those_of_the_vae(qwen_image: Path) -> None:
+    """Shifted and scaled channel by channel, as the pipelines that take a picture do it; and back again."""
+    vae = vae_of(qwen_image)
+    pixels = torch.rand(1, 3, 48, 64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.no_grad():
+        ours = vae.encode(pixels)
+        theirs = vae.model.encode(pixels.unsqueeze(2)).latent_dist.mode()
+        config = vae.model.config
+        mean, std = (torch.tensor(n).view(1, -1, 1, 1, 1) for n in (config.latents_mean, config.latents_std))
+        torch.testing.assert_close(ours, ((theirs - mean) / std).squeeze(2))
+        drawn = vae.encode(pixels, torch.Generator().manual_seed(0))
+        assert ours.shape == (1, 4, 6, 8) and not torch.equal(drawn, ours)
+        torch.testing.assert_close(vae.decode(ours), vae.model.decode(theirs).sample.squeeze(2))
+
+
+@pytest.mark.parametrize("guidance", [1.0, 4.0])
+def test_previews_are_those_of_the_pipeline(qwen_image: Path, tmp_path: Path, guidance: float) -> None:
+    pipe = pipeline(qwen_image)
+    prompt, negative = embedded(qwen_image, tmp_path, PROMPT.prompt, "watercolor, no text")
+    ours = sampled(pipe.transformer, qwen_image, prompt, negative, guidance)
+    theirs = pipeline_latent(pipe, guidance, "latent")
+    torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
+    decode_to_png(vae_of(qwen_image), ours, tmp_path / "ours.png")
+    image = pipeline_latent(pipe, guidance, "pil")[0]
+    with Image.open(tmp_path / "ours.png") as written:
+        assert max(abs(a - b) for a, b in zip(written.tobytes(), image.tobytes(), strict=True)) <= 1
+
+
+def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
+    latent = denoise(
+        model,
+        scheduler_of(family.RECORD, folder, model),
+        SamplePrompt(PROMPT.prompt, PROMPT.width, PROMPT.height, PROMPT.seed, PROMPT.steps, guidance),
+        text,
+        negative,
+        shrink=8,
+        dtype=torch.float32,
+        device=CPU,
+    )
+    assert latent is not None
+    return latent
+
+
+def pipeline_latent(pipe: Any, guidance: float, kind: str) -> Any:
+    noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
+    return pipe(
+        prompt=PROMPT.prompt,
+        negative_prompt="watercolor, no text",
+        height=PROMPT.height,
+        width=PROMPT.width,
+        num_inference_steps=PROMPT.steps,
+        true_cfg_scale=guidance,
+        latents=packed(noise),
+        output_type=kind,
+    ).images
+
+
+def test_the_lora_in_the_real_pipeline_is_the_trained_model(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
+    run = run_with(architecture="qwen_image", steps=6, quantization=None)
+    result = go(run, qwen_image, circles, tmp_path / "out")
+    with safe_open(result.lora, framework="pt") as file:
+        assert file.metadata()["ss_base_model_version"] == "qwen_image"
+    tensors = load_file(result.lora)
+    assert len(tensors) == 2 * 3 * 14
+    assert "diffusion_model.transformer_blocks.0.attn.add_q_proj.lora_A.weight" in tensors
+
+    model = build_empty_transformer(qwen_image / "transformer")
+    fill_transformer(
+        model, qwen_image / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU
+    )
+    network = add_network(model, lora_targets(model), RUN.recipe.network, 0)
+    for key, parameter in trainable_parameters(network, family.RECORD.lora_prefix).items():
+        parameter.data.copy_(tensors[key])
+    prompt, negative = embedded(qwen_image, tmp_path / "cache", PROMPT.prompt, "watercolor, no text")
+    ours = sampled(model, qwen_image, prompt, negative, 4.0)
+    pipe = pipeline(qwen_image)
+    before = pipeline_latent(pipe, 4.0, "latent")
+    pipe.load_lora_weights(result.lora)
+    after = pipeline_latent(pipe, 4.0, "latent")
+    assert (after - before).abs().max() > 1e-2
+    torch.testing.assert_close(packed(ours), after, rtol=1e-4, atol=1e-4)
+
+
+def test_checkpointed_blocks_give_the_same_gradients(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
+    losses = [
+        go(
+            run_with(architecture="qwen_image", steps=4, gradient_checkpointing=wanted),
+            qwen_image,
+            circles,
+            tmp_path / str(wanted),
+        ).losses
+        for wanted in (True, False)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_it_goes_on_bit_for_bit(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
+    whole = run_with(architecture="qwen_image", steps=4)
+    straight = go(whole, qwen_image, circles, tmp_path / "straight")
+    go(run_with(architecture="qwen_image", steps=2), qwen_image, circles, tmp_path / "halted")
+    went_on = go(whole, qwen_image, circles, tmp_path / "halted")
+    one, other = load_file(straight.lora), load_file(went_on.lora)
+    assert all(torch.equal(one[name], other[name]) for name in one)
