@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import AiToolkit, Family, Fit, Loader
+from ..record import AiToolkit, Family, Fit, Loader, Tokenizer
 from ..record.mined import mined_class
 
 _IMAGE = "Qwen/Qwen-Image"
@@ -93,7 +93,9 @@ QWEN_IMAGE = Family(
         "AutoencoderKLQwenImage": (("", f"{_IMAGE} vae/diffusion_pytorch_model.safetensors"),),
     },
     alike=True,
-    tokenizers=(),
+    tokenizers=(
+        Tokenizer("tokenizer", ((_IMAGE, "tokenizer"),), f'hf download {_IMAGE} --include "tokenizer/*"'),
+    ),
     ai_toolkit=AiToolkit(),
     simpletuner=None,
     kohya={},

