@@ -1,0 +1,1 @@
+"""What an agent asks of zdoctor, as tools with JSON results."""
