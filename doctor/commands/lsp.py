@@ -6,6 +6,7 @@ import argparse
 
 from ... import __version__
 from ..errors import UserError
+from .examined import examined
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(
             f"The language server needs packages that are not here: {error.name}.", "pip install 'zdoctor[lsp]'"
         ) from error
-    config_server(__version__).start_io()
+    config_server(__version__, examined).start_io()
     return 0

@@ -7,7 +7,7 @@ looked at next. The machine is looked at anew when a file is opened or saved, no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -15,7 +15,6 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from ..commands.examined import examined
 from ..configs.text import format_of
 from ..errors import UserError
 from ..examine.examination import Examination
@@ -45,8 +44,9 @@ class Opened:
 class ConfigServer(LanguageServer):
     """A server and the files that are open in its editor."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, examined: Callable[..., Examination]) -> None:
         super().__init__("zdoctor", version)
+        self.examined = examined
         self.opened: dict[str, Opened] = {}
         self.worlds: dict[str | None, World] = {}
         self.checks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="check")
@@ -80,7 +80,7 @@ class ConfigServer(LanguageServer):
     def _seen(self, path: str, text: str) -> Examination | None:
         """Nothing of what cannot be looked at; an error of ours is said to the editor, and the server lives on."""
         try:
-            return examined(path, worlds=self.worlds, text=text.encode("utf-8", "surrogatepass"))
+            return self.examined(path, worlds=self.worlds, text=text.encode("utf-8", "surrogatepass"))
         except UserError:
             return None
         except Exception as error:
@@ -114,9 +114,9 @@ def _edit(document: TextDocument, after: str) -> lsp.TextEdit:
     return lsp.TextEdit(place, "".join(new[first : len(new) - last]))
 
 
-def config_server(version: str) -> ConfigServer:
-    """A server with all that it answers."""
-    server = ConfigServer(version)
+def config_server(version: str, examined: Callable[..., Examination]) -> ConfigServer:
+    """A server with all that it answers; `examined` checks a config, as the commands do."""
+    server = ConfigServer(version, examined)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     async def opened(server: ConfigServer, asked: lsp.DidOpenTextDocumentParams) -> None:

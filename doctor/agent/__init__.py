@@ -1,1 +1,0 @@
-"""What an agent asks of zdoctor, as tools with JSON results."""
