@@ -164,13 +164,19 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 no finding that counts, 1 findings at error level, 3 a rule crashed or a deadline cut it short.
+        """0 no finding that counts, 1 findings at error level, 3 nothing could be judged, or not all that was asked.
 
-        With `strict` also 1 for warnings, and 3 where something was not judged, but for what the user left out.
+        That is where the config could not be read, a rule crashed or a deadline cut it short; with `strict` also where
+        something was not judged, but for what the user left out, and 1 for warnings.
         """
         if self.failing:
             return 1
-        return 3 if self.crashed or self.cut_short or self.missed else 0
+        return 3 if self.crashed or self.cut_short or self.missed or self.unread else 0
+
+    @property
+    def unread(self) -> bool:
+        """Whether the config could not be read, so that nothing in it was judged."""
+        return any(one.reason == CONFIG_UNREAD for one in self.not_judged)
 
     @property
     def missed(self) -> tuple[Unjudged, ...]:
