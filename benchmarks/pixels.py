@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
 import itertools
 import json
@@ -32,6 +33,7 @@ from diffusers import AutoencoderKL
 from PIL import Image
 
 from zdoctor.doctor.files import fingerprints
+from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.train.dataset.training_items import (
@@ -243,7 +245,165 @@ def _their_captions(folder: Path, plain: Dataset, theirs: Callable[..., Any]) ->
     return counts
 
 
-TRAINERS = {"ai-toolkit": ai_toolkit}
+def _sized(counts: Counts, how: Buckets, size: tuple[int, int], bucket: Any, scaled: Any) -> None:
+    """Counts whether a picture of this size gets this bucket, and this size before (None: not told)."""
+    same = bucket_size(how, *size) == tuple(bucket)
+    counts["pictures at their sizes"] += 1
+    counts["of these with the same size"] += same
+    if scaled is not None:
+        counts["of these with the same scaled size, too"] += same and scaled_size(how, *size) == tuple(scaled)
+
+
+def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Counts]]:
+    """Its BucketManager, and its dataset class for numbered folders."""
+    util, vae, counts = imported("library.train_util"), tiny_vae(), Counter[str]()
+    for resolution in RESOLUTIONS:
+        for shape, no_upscale, step, least, most in (
+            ((resolution, resolution), False, 64, 256, 1024),
+            ((resolution, resolution), True, 64, 256, 1024),
+            ((resolution, resolution * 3 // 4 // 16 * 16), False, 32, 320, 2048),
+            ((resolution, resolution * 3 // 4 // 16 * 16), True, 16, 256, 2048),
+        ):
+            manager = util.BucketManager(no_upscale, shape, least, most, step)
+            if not no_upscale:
+                manager.make_buckets()
+            how = Buckets(*shape, "sd-scripts", step, least, most, no_upscale, resampling="area", cut_first=True)
+            counts["settings"] += 1
+            for size in sizes_of(sizes):
+                try:
+                    bucket, scaled, _ = manager.select_bucket(*size)
+                except (AssertionError, ZeroDivisionError):
+                    continue  # too long for it
+                if min(bucket) > 0:
+                    _sized(counts, how, size, bucket, scaled)
+    yield "sizes", counts
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), Counter[str]()
+        files = pictures_in(folder, pictures, turned=False, modes=("RGB", "L", "RGBA", "P", "RGB", "LA"))
+        for resolution, no_upscale in ((256, False), (512, False), (512, True)):
+            how = Buckets(
+                resolution, resolution, "sd-scripts", shrink_only=no_upscale, resampling="area", cut_first=True
+            )
+            its = _numbered_folder(util, folder, resolution, no_upscale)
+            keyed = {
+                str(i.picture.file): i
+                for i in ours(_as_kohya(how, first_line=True), folder, {}, literal_captions=True)
+            }
+            for path, info in ((one.absolute_path, one) for one in its.image_data.values()):
+                if min(info.bucket_reso) <= 0:
+                    continue
+                image = util.load_image(path)
+                cut = util.trim_and_resize_if_required(False, image, info.bucket_reso, info.resized_size)[0]
+                compare_pixels(counts, vae, keyed[path], util.IMAGE_TRANSFORMS(cut))
+        yield "pixels", counts
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), Counter[str]()
+        files = numbered(folder, captions)
+        for file, text in zip(files, captions_in(folder, files, ".txt"), strict=True):
+            if not text:
+                file.with_suffix(".txt").unlink()  # it stops at an empty one
+        its = _numbered_folder(util, folder, 512, False)
+        dataset = replace(_as_kohya(Buckets(512, 512), first_line=True), default_caption="a thing")
+        keyed = {str(item.picture.file): item for item in ours(dataset, folder, {}, literal_captions=True)}
+        for one in its.image_data.values():
+            counts["captions"] += 1
+            text = its.process_caption(its.image_to_subset[one.image_key], one.caption)
+            counts["captions that are equal"] += text == keyed[one.absolute_path].caption
+        yield "captions", counts
+
+
+def _as_kohya(how: Buckets, **words: Any) -> Dataset:
+    return Dataset("datasets/0", "", ".txt", (512,), recursive=False, buckets=how, **words)
+
+
+def _numbered_folder(util: Any, folder: Path, resolution: int, no_upscale: bool) -> Any:
+    """Its dataset of one folder, each setting that is not named as nothing."""
+
+    def made(what: Any, **settings: Any) -> Any:
+        needed = inspect.signature(what).parameters.values()
+        empty = {one.name: settings.get(one.name, 0) for one in needed if one.default is one.empty}
+        return what(**{**empty, **settings})
+
+    subset = made(
+        util.DreamBoothSubset,
+        image_dir=str(folder),
+        class_tokens="a thing",
+        caption_extension=".txt",
+        num_repeats=1,
+        caption_separator=",",
+        face_crop_aug_range=None,
+        caption_prefix=None,
+        caption_suffix=None,
+    )
+    dataset = made(
+        util.DreamBoothDataset,
+        subsets=[subset],
+        is_training_dataset=True,
+        batch_size=1,
+        resolution=(resolution, resolution),
+        network_multiplier=1.0,
+        enable_bucket=True,
+        min_bucket_reso=256,
+        max_bucket_reso=1024,
+        bucket_reso_steps=64,
+        bucket_no_upscale=no_upscale,
+        prior_loss_weight=1.0,
+        validation_seed=None,
+        resize_interpolation=None,
+    )
+    dataset.make_buckets()
+    return dataset
+
+
+def musubi(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Counts]]:
+    """Its BucketSelector, resize_image_to_bucket and its source of pictures and captions."""
+    bucket = imported("musubi_tuner.dataset.bucket")
+    media, sources = imported("musubi_tuner.dataset.media_utils"), imported("musubi_tuner.dataset.datasources")
+    vae, counts = tiny_vae(), Counter[str]()
+    for resolution in RESOLUTIONS:
+        for shape, enabled, no_upscale in (
+            ((resolution, resolution), True, False),
+            ((resolution, resolution), True, True),
+            ((resolution, resolution * 3 // 4 // 16 * 16), True, False),
+            ((resolution, resolution * 3 // 4 // 16 * 16), False, False),
+        ):
+            selector = bucket.BucketSelector(shape, enabled, no_upscale, bucket.ARCHITECTURE_Z_IMAGE)
+            how = Buckets(*shape, "musubi-tuner" if enabled else "one", shrink_only=no_upscale, resampling="area")
+            counts["settings"] += 1
+            for size in sizes_of(sizes):
+                if min(made := selector.get_bucket_resolution(size)) > 0:
+                    _sized(counts, how, size, made, None)
+    yield "sizes", counts
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), Counter[str]()
+        files = pictures_in(folder, pictures, turned=False, modes=("RGB", "L", "RGB", "P", "RGB", "LA"))
+        captions_in(folder, files, ".txt")
+        source = sources.ImageDirectoryDatasource(str(folder), ".txt")
+        for resolution, no_upscale in ((256, False), (512, False), (512, True)):
+            how = Buckets(resolution, resolution, "musubi-tuner", shrink_only=no_upscale, resampling="area")
+            selector = bucket.BucketSelector((resolution, resolution), True, no_upscale, bucket.ARCHITECTURE_Z_IMAGE)
+            keyed = {str(item.picture.file): item for item in ours(_as_kohya(how), folder, {}, literal_captions=True)}
+            for place in range(len(source)):
+                path, images, _, _ = source.get_image_data(place)
+                cut = media.resize_image_to_bucket(images[0], selector.get_bucket_resolution(images[0].size))
+                tensor = torch.from_numpy(cut[..., :3].copy()).permute(2, 0, 1) / 127.5 - 1.0
+                compare_pixels(counts, vae, keyed[path], tensor)
+        yield "pixels", counts
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), Counter[str]()
+        captions_in(folder, numbered(folder, captions), ".txt")
+        source = sources.ImageDirectoryDatasource(str(folder), ".txt")
+        keyed = {
+            str(i.picture.file): i for i in ours(_as_kohya(Buckets(512, 512)), folder, {}, literal_captions=True)
+        }
+        for place in range(len(source)):
+            path, text = source.get_caption(place)
+            counts["captions"] += 1
+            counts["captions that are equal"] += text == keyed[path].caption
+        yield "captions", counts
+
+
+TRAINERS = {"ai-toolkit": ai_toolkit, "sd-scripts": sd_scripts, "musubi-tuner": musubi}
 
 
 def main() -> None:
