@@ -69,7 +69,7 @@ def answers(asked: Iterable[tuple[str, str, str]], *, unknown_only: bool) -> Non
         unknown += open
         if open or not unknown_only:
             failure = f"{told.failure.type}: {told.failure.message[:80]!r}" if told.failure else "no failure"
-            answer = told.known.cause if told.known else ", ".join(told.rules) or "not known"
+            answer = told.cause if told.known else ", ".join(told.rules) or "not known"
             print(f"{address}\n  truth:  {truth}\n  found:  {failure}\n  answer: {answer}")
     print(f"{count} texts, {unknown} not known")
 
