@@ -1,11 +1,12 @@
 """What `zdoctor explain` says of all that a trainer's own source raises, asserts and logs as an error.
 
-python benchmarks/trainers_words.py REPOSITORY [FOLDER…]    counts; REPOSITORY is a git directory, the modules below the
-                                                            folders are read, of its last commit
-python benchmarks/trainers_words.py --list REPOSITORY …     each text that has no answer of its own, too
+python benchmarks/trainers_words.py REPOSITORY [FOLDER…]  counts; REPOSITORY is a git directory, of whose last commit
+                                                          the modules below the folders are read
+python benchmarks/trainers_words.py --list REPOSITORY …   each text that has no answer of its own, too
 
-Modules that Python does not take are passed over. Each text is put into a log with its traceback (a logged one alone), its values filled in with x1. "own" has an answer
-of its own or a rule, "said" is only told to be what the program said as it stopped, "none" is not known.
+Modules that Python does not take are passed over. Each text is put into a log with its traceback (a logged one
+alone), its values filled in with x1. "own" has an answer of its own or a rule, "said" is only told to be what the
+program said as it stopped, "none" is not known.
 """
 
 from __future__ import annotations
