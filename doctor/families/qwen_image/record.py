@@ -96,7 +96,7 @@ QWEN_IMAGE = Family(
     tokenizers=(
         Tokenizer("tokenizer", ((_IMAGE, "tokenizer"),), f'hf download {_IMAGE} --include "tokenizer/*"'),
     ),
-    ai_toolkit=AiToolkit(),
+    ai_toolkit=AiToolkit(bucket_step=32),
     simpletuner=None,
     kohya={},
     runner=".qwen_image",

@@ -90,7 +90,7 @@ def encode_image(vae: Vae, item: TrainingItem, seed: int, *, middle: bool = Fals
     """
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
-    pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 255 * 2 - 1
     drawn = not middle and not item.picture.is_control
     latent = vae.encode(pixels, torch.Generator().manual_seed(seed) if drawn else None)
     if not torch.isfinite(latent).all():
