@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ...model.recipe import Network
+from ..kernels import attention, float16
+from ..kernels.attention import torch_attention
 from ..kernels.quantized_linear import QuantizedLinear
 from ..network.lora import add_network
 from ..transformer.transformer_blocks import use_float16
@@ -70,15 +72,21 @@ def without_data() -> Iterator[None]:
 
     Attention is then computed in full, which no card does: it gets a kernel that keeps what the cards' kernels keep.
     """
-    before = nn.Linear.reset_parameters, nn.functional.scaled_dot_product_attention
+    reset = nn.Linear.reset_parameters
     nn.Linear.reset_parameters = lambda self: None  # type: ignore[method-assign]
-    nn.functional.scaled_dot_product_attention = _attention
+    _put_attention(_attention)
     try:
         with torch.device("meta"):
             yield
     finally:
-        nn.Linear.reset_parameters, nn.functional.scaled_dot_product_attention = before  # type: ignore[method-assign]
+        nn.Linear.reset_parameters = reset  # type: ignore[method-assign]
+        _put_attention(torch_attention)
         torch.set_default_dtype(torch.float32)
+
+
+def _put_attention(made: Callable[..., Tensor]) -> None:
+    nn.functional.scaled_dot_product_attention = made
+    attention.torch_attention = float16.torch_attention = made
 
 
 def _attention(
