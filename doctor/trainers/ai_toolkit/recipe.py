@@ -102,6 +102,16 @@ _KEYS = {
     "recovery_adapter": "model/accuracy_recovery_adapter",
     "validation_config": "train/validation_config",
 }
+# Where single components come from: a setting, the component, and the architectures that look at it.
+_SOURCES = (
+    ("model/vae_path", "vae", ("flux2", "flux2_klein_4b", "flux2_klein_9b", "sdxl", "sd15", "sd1")),
+    ("model/te_name_or_path", "text_encoder", ("lumina2", "ltx2")),
+    ("model/model_kwargs/checkpoint_filename", "transformer", ("krea2",)),
+    ("model/model_kwargs/text_encoder_path", "text_encoder", ("krea2", "ideogram4")),
+    ("model/model_kwargs/text_encoder_path", "mllm", ("boogu_image", "boogu_image_edit")),
+    ("model/model_kwargs/vae_path", "vae", ("krea2",)),
+    ("model/model_kwargs/llama_model_path", "text_encoder_4", ("hidream", "hidream_e1")),
+)
 _OF_DATASET = {
     "default_caption": Setting("default_caption", Written.text),
     "caption_dropout": Setting("caption_dropout_rate", Written.number),
@@ -150,6 +160,7 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     own = {
         "architecture": architecture,
         "variant": variant,
+        "sources": _sources(w, architecture),
         "datasets": datasets,
         "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")
@@ -160,6 +171,11 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     }
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
+
+
+def _sources(w: Written, architecture: str | None) -> dict[str, str]:
+    looked_at = ((key, component) for key, component, by in _SOURCES if architecture in by)
+    return {component: written for key, component in looked_at if (written := w.text(key))}
 
 
 def _network(w: Written) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""Boogu Image, and its model that edits pictures."""
+
+from __future__ import annotations
+
+from ...model.record import replace
+from ..record import Family, Loader
+from ..record.blank import BLANK
+from ..record.mined import mined_class
+
+BOOGU = replace(
+    BLANK,
+    name="boogu_image",
+    title="Boogu Image",
+    transformer=mined_class(
+        "BooguImageTransformer2DModel",
+        "a Boogu Image transformer",
+        ("double_stream_layers.0.img_instruct_attn.to_q.weight",),
+    ),
+    loader=Loader(
+        components={
+            "transformer": ("BooguImageTransformer2DModel",),
+            "mllm": (),  # whatever its config.json names
+            "vae": ("AutoencoderKL",),
+        }
+    ),
+    repos={"0.1-base": "Boogu/Boogu-Image-0.1-Base"},
+)
+EDIT = replace(
+    BOOGU,
+    name="boogu_image_edit",
+    title="Boogu Image Edit",
+    edits=True,
+    repos={"0.1-edit": "Boogu/Boogu-Image-0.1-Edit"},
+)
+FAMILIES: tuple[Family, ...] = (BOOGU, EDIT)
