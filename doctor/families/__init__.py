@@ -46,22 +46,10 @@ def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
     return {kind.name: kind for kind in (*filter(None, transformers), *CLASSES)}
 
 
+# Of classes that build on others, the one with more first (`class_in`).
 _MODULES = (
-    anima,
-    boogu,
-    ernie,
-    flux2,
-    hidream,
-    ideogram4,
-    krea2,
-    ltx2,
-    lumina2,
-    nucleus,
-    omnigen2,
-    prx,
-    stable_diffusion,
-    wan,
-    zeta_chroma,
+    *(anima, boogu, ernie, flux2, hidream, ideogram4, krea2, ltx2, omnigen2, lumina2, nucleus, prx),
+    *(stable_diffusion, wan, zeta_chroma),
 )
 _FAMILIES = registry(
     (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))

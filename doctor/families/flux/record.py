@@ -227,7 +227,7 @@ CHROMA = replace(
     FLEX2,
     name="chroma",
     title="Chroma",
-    transformer=mined_class("Chroma", "a Chroma transformer", ("distilled_guidance_layer.in_proj.weight",)),
+    transformer=mined_class("Chroma", "a Chroma transformer", ("distilled_guidance_layer.norms.0.scale",)),
     loader=Loader(
         components={
             name: kinds

@@ -14,7 +14,7 @@ BOOGU = replace(
     transformer=mined_class(
         "BooguImageTransformer2DModel",
         "a Boogu Image transformer",
-        ("double_stream_layers.0.img_instruct_attn.to_q.weight",),
+        ("single_stream_layers.0.norm2.weight",),
     ),
     loader=Loader(
         components={

@@ -13,7 +13,7 @@ from ..record.mined import mined_class
 
 _BLOCKS = ("double_blocks", "single_blocks")
 # What ai-toolkit (27a03a91) writes into its source: flux2/src/model.py, flux2_klein_model.py.
-_KLEIN_4B: Mapping[str, Any] = {
+KLEIN_4B_CONFIG: Mapping[str, Any] = {
     "context_in_dim": 7680,
     "hidden_size": 3072,
     "num_heads": 24,
@@ -29,6 +29,7 @@ _KLEIN_9B: Mapping[str, Any] = {
     "depth_single_blocks": 24,
     "use_guidance_embed": False,
 }
+_VAE = "ai-toolkit/flux2_vae"
 _SMALL = 96  # channels of the last level in the smaller decoder
 
 
@@ -80,7 +81,11 @@ KLEIN_4B = replace(
     name="flux2_klein_4b",
     title="FLUX.2 Klein 4B",
     loader=_loader(
-        "flux-2-klein-base-4b.safetensors", _KLEIN_4B, "Qwen/Qwen3-4B", "Qwen3ForCausalLM", "ai-toolkit/flux2_vae"
+        "flux-2-klein-base-4b.safetensors",
+        KLEIN_4B_CONFIG,
+        "Qwen/Qwen3-4B",
+        "Qwen3ForCausalLM",
+        "ai-toolkit/flux2_vae",
     ),
     base_version="flux2_klein_4b",
     guided=False,
@@ -90,9 +95,7 @@ KLEIN_9B = replace(
     KLEIN_4B,
     name="flux2_klein_9b",
     title="FLUX.2 Klein 9B",
-    loader=_loader(
-        "flux-2-klein-base-9b.safetensors", _KLEIN_9B, "Qwen/Qwen3-8B", "Qwen3ForCausalLM", "ai-toolkit/flux2_vae"
-    ),
+    loader=_loader("flux-2-klein-base-9b.safetensors", _KLEIN_9B, "Qwen/Qwen3-8B", "Qwen3ForCausalLM", _VAE),
     base_version="flux2_klein_9b",
     repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
 )

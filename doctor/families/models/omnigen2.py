@@ -12,7 +12,7 @@ OMNIGEN2 = replace(
     name="omnigen2",
     title="OmniGen2",
     transformer=mined_class(
-        "OmniGen2Transformer2DModel", "an OmniGen2 transformer", ("ref_image_patch_embedder.weight",)
+        "OmniGen2Transformer2DModel", "an OmniGen2 transformer", ("ref_image_refiner.0.norm2.weight",)
     ),
     loader=Loader(
         components={
