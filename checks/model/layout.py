@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...doctor.families import family_of, family_with, loader_of
+from ...doctor.families import family_of, family_with, loader_of, opened_by
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.pattern import pattern
@@ -46,7 +46,7 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     containing a config.json file
     """
     loader = loader_of(run)
-    if not family_of(run.recipe.architecture).name:
+    if not opened_by(run).name:
         raise NotApplicable  # MDL001 says that nothing is known of its files
     if (refused := _refused_file(run, model, loader)) is not None:
         yield refused

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...doctor.families import family_of, loader_of, no_record
+from ...doctor.families import family_of, loader_of, no_record, opened_by
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
 from ...doctor.rules import Unestablished, prevents, rule
@@ -68,7 +68,7 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             said = True
             yield _lacking(run, model, part, missing)
     unjudged = [*filter(None, unjudged), *_absent(run, model)]
-    recorded = family_of(run.recipe.architecture).transformer is not None
+    recorded = opened_by(run).transformer is not None
     if not recorded and not said and (unjudged or not compared):
         raise Unestablished("; ".join([no_record(run.recipe.architecture), *unjudged]))
     if model.layout == "absent":

@@ -97,10 +97,15 @@ def classes() -> Mapping[str, ModelClass]:
     return _CLASSES
 
 
+def opened_by(run: Run) -> Family:
+    """The family of a run where its record says how this trainer opens its files, else one that knows nothing."""
+    family = family_of(run.recipe.architecture)
+    return family if run.by_runner or family.is_known_to(run.trainer) else BLANK
+
+
 def loader_of(run: Run) -> Loader | None:
     """How this run's model is opened; None where that is not known here, or its components are files of their own."""
-    family = family_of(run.recipe.architecture)
+    family = opened_by(run)
     if run.by_runner:
         return family.own
-    by_files = any(run.trainer in one.kohya for one in families())
-    return None if by_files else family.loader
+    return None if run.trainer in family.kohya else family.loader

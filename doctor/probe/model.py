@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..families import family_of, loader_of, no_record
+from ..families import family_of, loader_of, no_record, opened_by
 from ..families.record import Loader, ModelClass, Origin
 from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
@@ -59,7 +59,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
         return probe_part_files(world, run)
     source = run.recipe.base_model
     if not source or "\0" in source:
-        of_flavour = run.recipe.architecture and family_of(run.recipe.architecture).transformer is None
+        of_flavour = run.recipe.architecture and opened_by(run).transformer is None
         return Unknown(no_record(run.recipe.architecture) if of_flavour else "the config names no base model")
     look = _Look(world, run, hub, source, loader_of(run))
     place = look.world.absolute(source)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 ANIMA = replace(
-    BLANK,
+    FILES_ALONE,
     name="anima",
     title="Anima",
     transformer=mined_class(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 BOOGU = replace(
-    BLANK,
+    FILES_ALONE,
     name="boogu_image",
     title="Boogu Image",
     transformer=mined_class(
@@ -29,7 +29,6 @@ EDIT = replace(
     BOOGU,
     name="boogu_image_edit",
     title="Boogu Image Edit",
-    edits=True,
     repos={"0.1-edit": "Boogu/Boogu-Image-0.1-Edit"},
 )
 FAMILIES: tuple[Family, ...] = (BOOGU, EDIT)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 ERNIE = replace(
-    BLANK,
+    FILES_ALONE,
     name="ernie_image",
     title="ERNIE-Image",
     transformer=mined_class(

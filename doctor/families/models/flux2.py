@@ -8,7 +8,7 @@ from typing import Any
 from ...model.record import replace
 from ...model.weights import Tensor
 from ..record import Family, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 _BLOCKS = ("double_blocks", "single_blocks")
@@ -57,7 +57,7 @@ def _loader(file: str, config: Mapping[str, Any], text: str, encoder: str, vae: 
 
 
 FLUX2 = replace(
-    BLANK,
+    FILES_ALONE,
     name="flux2",
     title="FLUX.2",
     transformer=mined_class("Flux2", "a FLUX.2 transformer", ("double_stream_modulation_img.lin.weight",)),

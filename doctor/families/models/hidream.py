@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Fit, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 _LLAMA = Origin(repo="unsloth/Meta-Llama-3.1-8B-Instruct", folder="")  # ai-toolkit 27a03a91, hidream/hidream_model.py
 
 HIDREAM = replace(
-    BLANK,
+    FILES_ALONE,
     name="hidream",
     title="HiDream",
     transformer=mined_class(
@@ -41,5 +41,5 @@ HIDREAM = replace(
     quantized_blocks=("double_stream_blocks", "single_stream_blocks"),
     repos={"hidream-i1-full": "HiDream-ai/HiDream-I1-Full"},
 )
-E1 = replace(HIDREAM, name="hidream_e1", title="HiDream-E1", edits=True, repos={"e1-1": "HiDream-ai/HiDream-E1-1"})
+E1 = replace(HIDREAM, name="hidream_e1", title="HiDream-E1", repos={"e1-1": "HiDream-ai/HiDream-E1-1"})
 FAMILIES: tuple[Family, ...] = (HIDREAM, E1)

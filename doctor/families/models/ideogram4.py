@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 _QWEN3_VL = Origin(repo="Qwen/Qwen3-VL-8B-Instruct", folder="")  # ai-toolkit 27a03a91, ideogram4/ideogram4.py
 
 IDEOGRAM4 = replace(
-    BLANK,
+    FILES_ALONE,
     name="ideogram4",
     title="Ideogram 4",
     transformer=mined_class("Ideogram4", "an Ideogram 4 transformer", ("layers.0.attention.qkv.weight",)),

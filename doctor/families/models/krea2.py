@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..record import Family, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 # What ai-toolkit (27a03a91) writes into its source, krea2/krea2.py.
@@ -34,7 +34,7 @@ def _file(repo: str) -> str:
 
 
 KREA2 = replace(
-    BLANK,
+    FILES_ALONE,
     name="krea2",
     title="Krea 2",
     transformer=mined_class("SingleStreamDiT", "a Krea 2 transformer", ("txtfusion.projector.weight",)),

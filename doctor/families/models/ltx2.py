@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 LTX2 = replace(
-    BLANK,
+    FILES_ALONE,
     name="ltx2",
     title="LTX-2",
     transformer=mined_class(

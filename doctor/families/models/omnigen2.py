@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Fit, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 OMNIGEN2 = replace(
-    BLANK,
+    FILES_ALONE,
     name="omnigen2",
     title="OmniGen2",
     transformer=mined_class(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 PRX_PIXEL = replace(
-    BLANK,
+    FILES_ALONE,
     name="prx_pixel",
     title="PRXPixel",
     transformer=mined_class("PRXTransformer2DModel", "a PRX transformer", ("blocks.0.img_qkv_proj.weight",)),

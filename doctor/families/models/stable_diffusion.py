@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Fit, Loader
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 _UNET = mined_class("UNet2DConditionModel", "a UNet", ("down_blocks.0.resnets.0.time_emb_proj.weight",))
@@ -18,8 +18,9 @@ _COMPONENTS: dict[str, tuple[str, ...]] = {
 }
 
 SD15 = replace(
-    BLANK,
+    FILES_ALONE,
     name="sd15",
+    overflows=False,
     aliases=("sd1",),
     title="Stable Diffusion 1.5",
     transformer=_UNET,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Fit, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 # ai-toolkit 27a03a91, toolkit/models/wan21/wan21.py and wan22/wan22_14b_model.py
@@ -23,7 +23,7 @@ _EXPERTS = Loader(
 )
 
 WAN21 = replace(
-    BLANK,
+    FILES_ALONE,
     name="wan21",
     title="Wan 2.1",
     transformer=mined_class("WanTransformer3DModel", "a Wan transformer", ("blocks.0.scale_shift_table",)),

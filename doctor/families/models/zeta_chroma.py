@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..record import Family, Loader, Origin
-from ..record.blank import BLANK
+from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
 _FILE = "zeta-chroma-base-x0-pixel-dino-distance.safetensors"  # ai-toolkit 27a03a91, zeta_chroma/zeta_chroma_model.py
 _PIXELS = 32 * 32 * 3
 
 ZETA_CHROMA = replace(
-    BLANK,
+    FILES_ALONE,
     name="zeta_chroma",
     title="Zeta Chroma",
     transformer=mined_class("ZImageDCT", "a Zeta Chroma transformer", ("dec_net.cond_embed.weight",)),

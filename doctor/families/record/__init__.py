@@ -320,6 +320,11 @@ class Family:
         """The class of its transformer; "" where that is not known here."""
         return "" if self.transformer is None else self.transformer.name
 
+    def is_known_to(self, trainer: str) -> bool:
+        """Whether it is said here how this trainer opens the files of such a model; of a plug-in's, as ai-toolkit."""
+        of_others = {"SimpleTuner": self.simpletuner, "sd-scripts": None, "musubi-tuner": None, **self.kohya}
+        return of_others.get(trainer, self.loader) is not None
+
     def is_quantized(self, name: str) -> bool:
         """Whether the Linear of this name is stored in a quantized format: never embedders or the head."""
         return name.split(".", 1)[0] in self.quantized_blocks

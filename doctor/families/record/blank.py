@@ -1,7 +1,8 @@
-"""A record that knows nothing: of an architecture without one, and what is not known yet of a family."""
+"""Records of an architecture without one, and of a family of which no more than its files is known."""
 
 from __future__ import annotations
 
+from ...model.record import replace
 from . import AiToolkit, Family
 
 BLANK = Family(
@@ -36,3 +37,4 @@ BLANK = Family(
     kohya={},
     runner="",
 )
+FILES_ALONE = replace(BLANK, overflows=None)
