@@ -171,6 +171,7 @@ FLUX = Family(
             "train/bypass_guidance_embedding": "bypassing the guidance embedding",
             "train/do_guidance_loss": "guidance loss for Flux",
         },
+        bucket_step=32,  # it counts the packing into 2 x 2 cells twice
     ),
     simpletuner=_SIMPLETUNER,
     kohya={"sd-scripts": _SD_SCRIPTS},
@@ -186,7 +187,7 @@ KONTEXT = replace(
     base_version="flux.1_kontext",
     edits=True,
     packages=(("diffusers", (0, 35), "FluxKontextPipeline"),),
-    ai_toolkit=replace(FLUX.ai_toolkit, fused=(), more_cells=True),
+    ai_toolkit=replace(FLUX.ai_toolkit, fused=(), more_cells=True, bucket_step=16),
     simpletuner=replace(
         _SIMPLETUNER, flavours={"kontext": Flavour("black-forest-labs/flux.1-kontext-dev")}, default=""
     ),
@@ -247,6 +248,7 @@ CHROMA = replace(
     quantized_blocks=("double_blocks", "single_blocks"),
     repos={"chroma1-hd": "lodestones/Chroma1-HD", "chroma1-base": "lodestones/Chroma1-Base"},
     files={},
+    ai_toolkit=AiToolkit(bucket_step=32),
     kohya={
         "sd-scripts": replace(
             _SD_SCRIPTS,

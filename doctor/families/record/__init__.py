@@ -242,7 +242,7 @@ class AiToolkit:
     `offloads` says that its loader looks at layer_offloading, `adapter_repo` that an adapter may be a repository's
     name. With low_vram only adapters that touch nothing but `fused` are merged, where that is not empty. `switches`
     are settings of this family alone that change what is learnt, with words for them. `more_cells` says that
-    timestep_type shift counts four times a picture's cells.
+    timestep_type shift counts four times a picture's cells. Sides of pictures are multiples of `bucket_step` pixels.
     """
 
     offloads: bool = True
@@ -250,6 +250,7 @@ class AiToolkit:
     fused: tuple[str, ...] = ()
     switches: Mapping[str, str] = field(default_factory=dict)
     more_cells: bool = False
+    bucket_step: int = 16
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from operator import or_
 from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
+from ...families import family_of
 from ...model.datasets import Dataset
 from ...model.field_names import with_fields
 from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe
@@ -123,7 +124,7 @@ _OF_DATASET = {
     "loss_multiplier": Setting("loss_multiplier", Written.number, 1.0),
     **{
         name: Setting(name, Written.flag)
-        for name in ("flip_x", "flip_y", "square_crop", "random_crop", "alpha_mask", "invert_mask", "prior_reg")
+        for name in ("flip_x", "flip_y", "square_crop", "alpha_mask", "invert_mask", "prior_reg")
     },
 }
 _KEYS_OF_DATASET = {
@@ -156,7 +157,8 @@ def keys_of(w: Written) -> dict[str, str]:
 def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
-    datasets = tuple(dataset_of(w, number) for number in range(w.count("datasets") or 0))
+    step = family_of(architecture).ai_toolkit.bucket_step
+    datasets = tuple(dataset_of(w, number, step) for number in range(w.count("datasets") or 0))
     own = {
         "architecture": architecture,
         "variant": variant,
@@ -271,7 +273,7 @@ def _architecture(w: Written) -> tuple[str, str | None]:
     return ("flux" if name == "flex1" else name), variant or None
 
 
-def dataset_of(w: Written, number: int) -> Dataset:
+def dataset_of(w: Written, number: int, bucket_step: int = 16) -> Dataset:
     key = f"datasets/{number}"
     own = w.below(key)
     written = own.raw("resolution")
@@ -289,6 +291,10 @@ def dataset_of(w: Written, number: int) -> Dataset:
         # the trainer turns latent caching off when images are augmented
         cache_latents_to_disk=own.flag("cache_latents_to_disk") and not augmented,
         cache_latents=own.flag("cache_latents") and not augmented,
+        bucket_step=bucket_step,
+        random_crop=own.flag("random_crop") and not own.flag("square_crop"),
+        keeps_blanks=True,
+        batches_of=key,
         controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
         control_folders=_control_folders(own),
         varied_captions=own.raw("shuffle_tokens") is True or own.raw("token_dropout_rate") is not None,
