@@ -35,6 +35,8 @@ COMMANDS = {
     "rules": "list every rule",
     "schema": "a trainer's keys: as JSON schema for editors, or mined from a checkout",
     "facts": "write what a check sees of this machine, redacted, as a machine file",
+    "lsp": "check configs while they are written: the language server that editors start",
+    "mcp": "check, explain and repair as tools of an agent (Model Context Protocol)",
     "completion": "print a script by which bash, zsh, fish or PowerShell completes what is typed",
     "demo": "break a tiny model in seven ways, then check, fix and train it",
 }

@@ -22,7 +22,7 @@ import torch
 
 from zdoctor.doctor.families import family_with
 from zdoctor.doctor.families.components.autoencoder_kl import VAE
-from zdoctor.doctor.families.record.mined import CLASSES_FILE, mined_tensors
+from zdoctor.doctor.families.record.mined import mined_class_of, mined_tensors
 from zdoctor.doctor.families.record.steps import STEPS_FILE, Tokens, terms
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model.recipe import Network
@@ -159,7 +159,6 @@ def _row(grid: Any, values: Sequence[int]) -> list[float]:
 
 
 def main(names: list[str]) -> None:
-    classes = json.loads(CLASSES_FILE.read_text("utf-8"))
     version = f"diffusers {import_module('diffusers').__version__}, torch {torch.__version__.partition('+')[0]}"
     for name in names or (*CONFIGS, *VAES):
         print(name, flush=True)
@@ -167,7 +166,7 @@ def main(names: list[str]) -> None:
             encode, decode = (round(peak / SIDE**2, 1) for peak in rehearsed_vae(name, VAES[name], SIDE))
             found: dict[str, Any] = {"from": version, "encode": encode, "decode": decode}
         else:
-            lists = {one: key for one, key in classes[name]["tables"][0]["lists"].items() if "." not in one}
+            lists = {one: key for one, key in mined_class_of(name)["tables"][0]["lists"].items() if "." not in one}
             found = {"from": version, "tables": [mined(name, config, lists) for config in CONFIGS[name]]}
         before = json.loads(STEPS_FILE.read_text("utf-8")) if STEPS_FILE.exists() else {}
         STEPS_FILE.write_text(text_of({**before, name: found}), "utf-8")

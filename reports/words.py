@@ -232,6 +232,8 @@ def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
     """
     if told := _repairs(report):
         return [told]
+    if any(finding.evidence.get("kind") == "foreign" for finding in report.findings):
+        return [(report.typed("check", "--trainer", "NAME"), "reads it as a config of the trainer of that name")]
     if any(outcome.reason == CONFIG_UNREAD for outcome in report.unknown):  # and the rule that says why was not asked
         return [(report.typed("check"), "says why the config cannot be read")]
     if report.crashed:

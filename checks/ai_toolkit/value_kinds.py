@@ -90,16 +90,19 @@ def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding
     kind = "" if known is None else known.kind
     counts = name in _NUMBERS.get(section, ())
     late = OPTIMIZER if name == "lr" else STEP
+    unsure = not (schema.source or run.by_runner)
+    if name in schema.forms and isinstance(value, str | list | dict) and not run.by_runner:
+        return  # the checkout looks what it is before it counts with it
     if value is None:
         if place in _NEVER_EMPTY and _is_reached(run, key):
             why = "{key} is left empty, and the trainer computes with it. Write a number."
             yield bad(run, key, why, _NEVER_EMPTY[place])
     elif counts and isinstance(value, list | dict) and name != "guidance_loss_target":
-        yield bad(run, key, "{key} must be one number.", STEP)
+        yield bad(run, key, "{key} must be one number.", STEP, unsure=unsure)
     elif counts and isinstance(value, str):
         number = number_of(value)
         if number is None:
-            yield bad(run, key, "{key} is {value!r}, which is no number.", late)
+            yield bad(run, key, "{key} is {value!r}, which is no number.", late, unsure=unsure)
         elif name == "num_repeats" and whole(number) is None:
             yield bad(run, key, _WHOLE, LORA)
         else:
@@ -107,7 +110,7 @@ def _kind(run: Run, schema: Schema, key: str, value: object) -> Iterator[Finding
             counted = None if kind == "float" else whole(number)
             yield bad(run, key, why, late, new=number if counted is None else counted)
     elif place in _CONVERTED and isinstance(value, str) and not _is_float(value):
-        yield bad(run, key, "{key} is {value!r}, which is no number.", _CONVERTED[place])
+        yield bad(run, key, "{key} is {value!r}, which is no number.", _CONVERTED[place], unsure=unsure)
     elif place in _WHOLE_NUMBERS and isinstance(value, float) and value >= 1 and _is_reached(run, key):
         if not (run.by_runner and value.is_integer()):
             yield bad(run, key, _COUNTED, _WHOLE_NUMBERS[place], new=whole(value))

@@ -204,7 +204,7 @@ def _architecture(run: Run, schema: Schema) -> Iterator[Finding]:
     if name in known or name in PLAIN_ARCHITECTURES:
         return
     certain, likely = meant(name, known)
-    match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo)", name, re.I)
+    match = re.fullmatch(r"(.+?)[\s_.\-]?(turbo|deturbo|t2v)", name, re.I)
     if match and not colon and (base := meant(match.group(1), known)[0]):
         certain, colon, tag = base, ":", match.group(2).lower()
     yield bad(

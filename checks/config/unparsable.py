@@ -54,8 +54,8 @@ _HINTS = (
 def unparsable_config(config: Config) -> Iterator[Finding]:
     """The config cannot be read.
 
-    What: The trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding, an environment
-    variable that is not set, or not a training config at all.
+    What: The trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding, or an environment
+    variable that is not set. A file in which nothing shows whose it is may be another program's: a warning.
     Why: Nothing else can be checked before the file reads; the parser's own message often names a later line.
     Repair: An unclosed quote, a byte-order mark, UTF-16, a trailing comma in JSON and a backslash path are put right
     where the correction is certain; the rest is shown.
@@ -91,6 +91,8 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
             else "The trainer stops at once, before it loads anything."
         ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
+        # that no trainer has such keys is not known of forks and other programs
+        severity="warning" if problem.kind == "foreign" and config.trainer is None else None,
         problem=problem.message if begun is None else problem.message.rstrip("."),
         line=problem.where.line,
         shown=shown[:160],

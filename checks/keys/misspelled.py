@@ -19,8 +19,12 @@ def plain(name: str) -> str:
 def one_slip(one: str, other: str) -> bool:
     """Whether one letter was left out, added, replaced, or two neighbours were swapped.
 
-    With another digit it is another name: wan22 is no slip of wan21.
+    With another digit it is another name: wan22 is no slip of wan21. So it is with another letter in a short word:
+    i2v is no slip of t2v.
     """
+    pairs = list(zip(re.split(r"[_.:-]", one), re.split(r"[_.:-]", other), strict=False))
+    if len(one) == len(other) and any(a != b and len(a) == len(b) <= 3 and sorted(a) != sorted(b) for a, b in pairs):
+        return False
     short, long = sorted((one, other), key=len)
     if (
         len(long) - len(short) > 1

@@ -65,10 +65,10 @@ def bad(
 ) -> Finding:
     """A finding about `key`. `why` is a sentence over `key`, `value` and `args`; `when` ends one about the trainer.
 
-    `new` is the value that is certainly meant; `likely` one that may be. `unsure`: the list that lacks this
-    word is not read from the checkout at hand.
+    `new` is the value that is certainly meant; `likely` one that may be. `unsure`: that this word or form is not
+    taken was not read in the checkout at hand.
     """
-    doubtful = unsure and severity is None and new is None and isinstance(run.setting(key), str)
+    doubtful = unsure and severity is None and new is None and isinstance(run.setting(key), str | list | dict)
     evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}

@@ -187,7 +187,7 @@ class Case:
 def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]]:
     """(width, height) in pixels of the largest training picture of each dataset and resolution.
 
-    ai-toolkit shrinks a picture to the area of the resolution and never enlarges one; kohya's trainers do.
+    ai-toolkit enlarges no picture by more than a part of a step; kohya's trainers do.
     """
     found: list[tuple[int, int]] = []
     read = {folder.key: folder for folder in datasets}

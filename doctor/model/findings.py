@@ -164,9 +164,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 no finding that counts, 1 findings at error level, 3 a rule crashed or a deadline cut it short.
+        """0 no finding that counts, 1 findings at error level, 3 nothing could be judged, or not all that was asked.
 
-        With `strict` also 1 for warnings, and 3 where something was not judged, but for what the user left out.
+        That is where the config could not be read, a rule crashed or a deadline cut it short; with `strict` also
+        where something was not judged, but for what the user left out, and 1 for warnings.
         """
         if self.failing:
             return 1
@@ -174,8 +175,13 @@ class Report:
 
     @property
     def missed(self) -> tuple[Unjudged, ...]:
-        """What was not judged and, by the user's own word, had to be."""
-        return tuple(one for one in self.not_judged if self.strict and one.reason != NOT_SELECTED)
+        """What was not judged and had to be: by the user's own word, or all of a config that was not read at all.
+
+        Where an error says why it was not, that is enough.
+        """
+        unread = () if self.errors else (CONFIG_UNREAD,)
+        asked = (one for one in self.not_judged if one.reason != NOT_SELECTED)
+        return tuple(one for one in asked if self.strict or one.reason in unread)
 
     @property
     def ok(self) -> bool:

@@ -37,8 +37,9 @@ class Schema:
     `renamed` maps names that are still accepted to the ones in use; `unparsed` are source files that this Python
     could not parse, with the reason. `commit` is "" where it is not known, `source` the checkout it was mined from,
     "" for a table that ships with zdoctor. `words` stand in quotes somewhere in its source, which may read keys in
-    other ways, too. `requirements` are what the commit, of that `date`, asks of an environment: a list of lines for
-    each kind of machine; only a table that ships has them.
+    other ways, too; `forms` are keys of whose values it asks what kind they are, so that it may take more than one.
+    `requirements` are what the commit, of that `date`, asks of an environment: a list of lines for each kind of
+    machine; only a table that ships has them.
     """
 
     trainer: str
@@ -50,6 +51,7 @@ class Schema:
     unparsed: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     words: frozenset[str] = frozenset()
+    forms: frozenset[str] = frozenset()
     date: str = ""
     requirements: tuple[tuple[str, ...], ...] = ()
 

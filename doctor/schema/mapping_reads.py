@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ..configs.python_tree import dotted
 from ..model.record import replace
@@ -172,6 +173,37 @@ class _Reader(ast.NodeVisitor):
                 if given is not None:
                     self.reads.section(self.file, node.func.id, given, len(node.args), self.into)
         self.generic_visit(node)
+
+
+def forms_asked(function: ast.AST) -> Iterator[str]:
+    """The keys of whose values a function asks what kind they are, and may then take one of another kind.
+
+    A key that is handed to a function inside is asked for as that one does with what it is handed.
+    """
+    inner = (node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function)
+    handed = {node.name: set(forms_asked(node)) for node in inner}
+    held: dict[str, set[str]] = {}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign([target], value) | ast.AnnAssign(target, value) if value is not None:
+                held.setdefault(dotted(target), set()).update(_keys_in(value))
+            case ast.Call(ast.Name("isinstance"), [asked, _]):
+                yield from held.get(dotted(asked), ())
+                yield from _keys_in(asked)
+            case ast.Call(ast.Name(name), [ast.Constant(str() as key), *_]) if handed.get(name):
+                yield key
+
+
+def _keys_in(value: ast.AST) -> Iterator[str]:
+    """The keys that an expression reads; of one that is a parameter, its name."""
+    for node in ast.walk(value):
+        match node:
+            case ast.Call(ast.Attribute(_, "get" | "pop"), [ast.Constant(str() as key), *_]):
+                yield key
+            case ast.Call(ast.Attribute(_, "get" | "pop"), [ast.Name(key), *_]):
+                yield key
+            case ast.Subscript(_, ast.Constant(str() as key)):
+                yield key
 
 
 def _default(call: ast.Call) -> ast.expr | None:

@@ -19,7 +19,7 @@ from .checkouts import commit_of, mine
 
 FORMAT = "zdoctor.schema/1"
 KEPT = 16
-VERSION = 5  # of the miners: what an older one mined is mined again
+VERSION = 6  # of the miners: what an older one mined is mined again
 
 
 class Sections(Mapping[str, Section]):
@@ -90,6 +90,7 @@ def as_json(schema: Schema) -> dict[str, Any]:
         "renamed": dict(schema.renamed),
         "unparsed": dict(schema.unparsed),
         **({"words": sorted(schema.words)} if schema.words else {}),
+        **({"forms": sorted(schema.forms)} if schema.forms else {}),
         **({"date": schema.date, "requirements": schema.requirements} if schema.requirements else {}),
         "sections": sections,
     }
@@ -109,6 +110,7 @@ def from_json(raw: Mapping[str, Any], source: str = "") -> Schema:
         unparsed=raw["unparsed"],
         source=source,
         words=frozenset(raw.get("words", ())),
+        forms=frozenset(raw.get("forms", ())),
         date=raw.get("date", ""),
         requirements=tuple(tuple(lines) for lines in raw.get("requirements", ())),
     )

@@ -11,7 +11,7 @@ import pytest
 from zdoctor import check
 from zdoctor.checks.keys.misspelled import one_slip
 from zdoctor.doctor.model import Finding
-from zdoctor.tests.doctor.schema.checkouts import MUSUBI, SD_SCRIPTS, checkout
+from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, MUSUBI, SD_SCRIPTS, checkout
 
 FORK = {**SD_SCRIPTS, "networks/lora_own.py": ""}
 SHELL = "accelerate launch {place}flux_train_network.py --ae a.st --output_name x --output_dir o {more}\n"
@@ -44,6 +44,46 @@ def test_an_unknown_word_is_certain_of_the_checkout_alone(name: str, text: str, 
     found = said(root / name, text, key)
     assert [one.severity for one in found] == ["error"]
     assert "unless" not in found[0].consequence()
+
+
+READS_FORMS = """
+class DatasetConfig:
+    def __init__(self, **kwargs):
+        def percent(key):
+            raw = kwargs.get(key, 1.0)
+            return 1.0 if isinstance(raw, str) else float(raw)
+
+        self.bucket_tolerance = percent("bucket_tolerance")
+        self.keep_tokens = kwargs.get("keep_tokens", 0)
+
+def preprocess(raw):
+    repeats = raw.get("num_repeats", 1)
+    if isinstance(repeats, list):
+        repeats = repeats[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"), [("num_repeats: [4, 1]", True), ("bucket_tolerance: auto", True), ("keep_tokens: auto", False)]
+)
+def test_a_form_of_a_value_is_wrong_where_the_checkout_does_not_look_for_it(
+    line: str, taken: bool, tmp_path: Path
+) -> None:
+    """A number that another version or a fork also takes as a word or a list."""
+    text = (
+        "job: extension\nconfig:\n  name: x\n  process:\n  - type: sd_trainer\n    training_folder: o\n"
+        f"    datasets:\n    - folder_path: d\n      {line}\n"
+    )
+
+    def of(root: Path) -> list[str | None]:
+        (root / "c.yaml").write_text(text)
+        found = check(str(root / "c.yaml"), selected=["CFG004"]).findings
+        return [one.severity for one in found if one.evidence["key"] == "datasets/0/" + line.partition(":")[0]]
+
+    assert of(tmp_path) == ["warning"]
+    files = {**AI_TOOLKIT, "toolkit/config_modules.py": AI_TOOLKIT["toolkit/config_modules.py"] + READS_FORMS}
+    assert of(checkout(tmp_path / "fork", files)) == ([] if taken else ["error"])
+    assert of(checkout(tmp_path / "plain", AI_TOOLKIT)) == ["error"]
 
 
 OPTIMIZER = """
@@ -157,7 +197,10 @@ def test_a_word_that_stands_elsewhere_in_the_checkout_may_be_read_there(tmp_path
 
 @pytest.mark.parametrize(
     ("more", "wrong"),
-    [("'--xformers'", False), ('"--xformers"', False), ("true", True), ("--caption_separator '-'", False)],
+    [
+        *(("'--xformers'", False), ('"--xformers"', False), ("true", True), ("--caption_separator '-'", False)),
+        *(("--caption_separator='; '", False), ("'--caption_separator=a b' --xformers", False)),
+    ],
 )
 def test_quotes_make_no_value_of_an_option(more: str, wrong: bool, tmp_path: Path) -> None:
     """argparse never sees them."""
@@ -180,7 +223,7 @@ def test_an_empty_text_is_no_switch_that_is_on(tmp_path: Path) -> None:
         assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
 
 
-@pytest.mark.parametrize("abridged", ["(... other options ...)", "...", "[…]"])
+@pytest.mark.parametrize("abridged", ["(... other options ...)", "...", "[…]", "[more options]", "[other]"])
 def test_nothing_is_said_of_what_an_abridged_command_leaves_out(abridged: str, tmp_path: Path) -> None:
     file = tmp_path / "t.sh"
     for more, wrong in ((abridged, False), ("", True)):

@@ -31,12 +31,11 @@ VALUES = [
     ("gradient_accumulation", "1.5", "train/gradient_accumulation", None),
     ("max_step_saves_to_keep", "4.0", "save/max_step_saves_to_keep", 4),
     ("sample_steps", "20.5", "sample/sample_steps", None),
-    ("caption_dropout_rate", "many", "datasets/0/caption_dropout_rate", None),
-    ("seed", "many", "sample/seed", None),
     ("save_format", '"safetensor"', "save/save_format", "safetensors"),
     ("arch", '"z-image"', "model/arch", "zimage"),
     ("arch", '"zimage-turbo"', "model/arch", "zimage:turbo"),
     ("arch", '"Z_Image:turbo"', "model/arch", "zimage:turbo"),
+    ("arch", '"wan22_14b_t2v"', "model/arch", "wan22_14b:t2v"),
     ("lr", "0.0001\n        lr_scheduler: step", "train/lr_scheduler", None),
     ("lr", "0.0001\n        lr_scheduler: polynomial", "train/lr_scheduler", None),
     ("lr", "0.0001\n        lr_scheduler: cosin", "train/lr_scheduler", "cosine"),
@@ -57,6 +56,15 @@ def test_invalid_values(key: str, value: str, where: str, new: Any) -> None:
     findings = [f for f in examined(changed(key, value), "CFG004") if f.severity == "error"]
     assert [f.args["key"] for f in findings] == [where]
     assert repr(findings[0].evidence.get("new")) == repr(new)  # 2 is not 2.0
+
+
+@pytest.mark.parametrize(("key", "where"), [("caption_dropout_rate", "datasets/0/"), ("seed", "sample/")])
+def test_a_word_for_a_number_may_be_one_that_a_fork_knows(key: str, where: str) -> None:
+    """A fork takes "auto" for a share of layers; the checkout at hand tells (test_certain_words.py)."""
+    text = changed(key, "many")
+    (finding,) = [f for f in examined(text, "CFG004") if f.args.get("key") == where + key]
+    assert finding.severity == "warning" and "unless yours is a fork" in finding.consequence()
+    assert [f.severity for f in examined(text, "CFG004", own=True) if f.args.get("key") == where + key] == ["error"]
 
 
 def test_samples_of_kontext_edit_an_image() -> None:

@@ -306,7 +306,7 @@ def test_simpletuners_own_place_and_whose_config_it_is(
     assert run("check", "--select", "CFG") == 1
     assert "z_image" in capsys.readouterr().out
     (tmp_path / "bare.json").write_text('{"learning_rte": 1}')
-    assert run("check", "bare.json", "--select", "CFG") == 1
+    assert run("check", "bare.json", "--select", "CFG") == 3
     assert "CFG001" in capsys.readouterr().out
     assert run("check", "bare.json", "--select", "CFG", "--trainer", "SimpleTuner") == 1
     assert "Did you mean learning_rate?" in capsys.readouterr().out

@@ -166,20 +166,20 @@ def _has(record: Any, fields: Record) -> bool:
 
 def journals(state: Path) -> list[Journal]:
     """Every transaction that got as far as its first record, oldest first. Raises ApplyError where one is hidden."""
-    return [journal for journal in _folders(state) if journal.records]
+    return [journal for journal in map(Journal, _folders(state)) if journal.records]
 
 
 def clear_unbegun(state: Path) -> list[str]:
     """Remove what a kill before the first record left of transactions, which changed nothing. Gives their ids."""
-    unbegun = [journal for journal in _folders(state) if not journal.records]
+    unbegun = [journal for journal in map(Journal, _folders(state)) if not journal.records]
     for journal in unbegun:
         shutil.rmtree(journal.folder)
     return [journal.id for journal in unbegun]
 
 
-def _folders(state: Path) -> list[Journal]:
+def _folders(state: Path) -> list[Path]:
     try:
-        return [Journal(path) for path in sorted((state / "journal").iterdir()) if path.is_dir()]
+        return [path for path in sorted((state / "journal").iterdir()) if path.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -187,8 +187,21 @@ def _folders(state: Path) -> list[Journal]:
 
 
 def unfinished(state: Path) -> list[Journal]:
-    """Transactions that a kill cut short, newest first: the order in which they must be taken back."""
-    return [journal for journal in reversed(journals(state)) if journal.state == "unfinished"]
+    """Transactions that a kill cut short, newest first: the order in which they must be taken back.
+
+    Every check asks, so of those that have ended only the last record is looked at. Raises ApplyError for damage in
+    the others.
+    """
+    doubtful = [Journal(folder) for folder in reversed(_folders(state)) if not _has_ended(folder)]
+    return [journal for journal in doubtful if journal.records and journal.state == "unfinished"]
+
+
+def _has_ended(folder: Path) -> bool:
+    try:
+        last = (folder / "journal.jsonl").read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+    except OSError:
+        return False
+    return any(isinstance(record, dict) and record.get("do") in _FINAL for record in values_of(last))
 
 
 @contextmanager

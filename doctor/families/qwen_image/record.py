@@ -103,7 +103,7 @@ QWEN_IMAGE = Family(
     },
     alike=True,
     tokenizers=(),
-    ai_toolkit=AiToolkit(),
+    ai_toolkit=AiToolkit(bucket_step=32),
     simpletuner=None,
     kohya={},
     runner="",

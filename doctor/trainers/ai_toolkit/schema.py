@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from ...model.record import replace
 from ...model.schema import Key, Schema
 from ...schema.constant_folding import constants, folded, texts
-from ...schema.mapping_reads import Reads, Sections
+from ...schema.mapping_reads import Reads, Sections, forms_asked
 from ...schema.sources import Sources
 from .read import TRAINERS
 
@@ -66,7 +66,16 @@ def mine(sources: Sources) -> Schema:
             key = sections[section][name]
             stated = {*choices, *key.choices, *texts(key.default)}
             sections[section][name] = replace(key, kind="str", choices=tuple(sorted(stated)))
-    return Schema("ai-toolkit", REPOSITORY, "", sections, tuple(sorted(processes)), unparsed=sources.unparsed)
+    forms = frozenset(key for node in sources.body("toolkit/config_modules.py") for key in _forms(node))
+    return Schema(
+        "ai-toolkit", REPOSITORY, "", sections, tuple(sorted(processes)), unparsed=sources.unparsed, forms=forms
+    )
+
+
+def _forms(node: ast.stmt) -> Iterator[str]:
+    for one in node.body if isinstance(node, ast.ClassDef) else [node]:
+        if isinstance(one, ast.FunctionDef):
+            yield from forms_asked(one)
 
 
 def _extensions(sources: Sources) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -20,6 +20,7 @@ MUSUBI_TUNER = Trainer(
     reader=f"{__name__}.musubi",
     marks=any_of(
         *("dit", "image_directory", "image_jsonl_file", "video_directory", "video_jsonl_file"),
+        *(f"datasets+{key}" for key in ("video_dir", "target_frames", "frame_extraction")),  # sd-scripts has none
         *("network_module+num_timestep_buckets", "network_module+flash_attn"),
         *(f"{model}_{script}" for model in _MODELS for script in ("train", "train_network")),
         *("cache_latents.py+dataset_config", "cache_text_encoder_outputs.py+dataset_config"),

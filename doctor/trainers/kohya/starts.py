@@ -215,13 +215,16 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
 
 
 _SHELL_ONLY = "{} is what only the shell can tell"
+_GIVEN = re.compile(r"--[A-Za-z][\w-]*=")
 _LEFT_OUT = "the command is abridged by ..."
-_MORE = re.compile(r"[(\[<]*(?:\.\.\.|…)")
+_MORE = re.compile(r"[(\[<]*(?:\.\.\.|…)|\[[a-z]")  # [other options], too: no value stands behind nothing
 
 
 def _is_value(word: Word) -> bool:
     """As argparse tells words from options; a shell has taken the quotes away."""
-    return not word.text.startswith("-") or bool(_NUMBER.match(word.text)) or word.text == "-" or " " in word.text
+    text = word.text
+    spaced = " " in text and not _GIVEN.match(text)
+    return not text.startswith("-") or bool(_NUMBER.match(text)) or text == "-" or spaced
 
 
 def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.apply import ApplyError, UndoRefused, apply, history, recover, undo
+from zdoctor.doctor.apply.actions import journal
 from zdoctor.doctor.apply.actions.journal import Journal
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.model import SetValue, WriteText
@@ -30,8 +31,8 @@ def state(tmp_path: Path) -> Path:
 
 def cut_off(state: Path, done: str, kept: int) -> None:
     """As if a kill had come when the last repair had written `kept` of its records."""
-    journal = state / "journal" / done / "journal.jsonl"
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:kept]))
+    file = state / "journal" / done / "journal.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
 
 
 def test_undo_after_a_kill_in_a_later_pass_takes_the_whole_repair_back(home: Path, state: Path) -> None:
@@ -127,6 +128,25 @@ def test_a_damaged_journal_is_one_error_that_names_its_folder(
     assert {**snapshot(home), **snapshot(folder)} == before
     main(["fix", "c.yaml"])
     assert f"{folder}, is damaged" in capsys.readouterr().err
+
+
+def test_what_has_ended_is_not_read_again_by_every_check(home: Path, state: Path) -> None:
+    """Three hundred repairs of the past took a check as long as all the rest of it."""
+    done = [apply(plan(SetValue(str(home / "c.yaml"), "/a", number)), state=state).id for number in (2, 3, 4)]
+    undo(state=state)
+    read: list[str] = []
+    real = journal._read
+
+    def watched(path: Path) -> list[journal.Record]:
+        read.append(path.parent.name)
+        return real(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "_read", watched)
+        assert journal.unfinished(state) == [] and read == []
+        cut_off(state, done[1], len(Journal(state / "journal" / done[1]).records) - 1)
+        read.clear()
+        assert [found.id for found in journal.unfinished(state)] == [done[1]] == read
 
 
 def test_a_journal_that_lost_its_records_is_damaged(home: Path, state: Path) -> None:

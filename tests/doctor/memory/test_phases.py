@@ -153,12 +153,12 @@ def test_a_card_that_somebody_else_fills_takes_no_part(free: tuple[int, ...], fi
     assert isinstance(memory, Memory) and memory.fits_all() is fits
 
 
-def test_pictures_are_never_enlarged() -> None:
+def test_pictures_are_sized_as_in_the_training() -> None:
     run = run_of("m")
     run = changed(run, datasets=tuple(replace(d, resolutions=(512, 1024)) for d in run.recipe.datasets))
     key = run.recipe.datasets[0].key
     folder = DatasetFolder(key, "/d", (Image("a.png", 640, 480, True), Image("b.png", 200, 100, True)))
-    assert buckets(run, [folder]) == [(576, 432), (640, 480)]
+    assert buckets(run, [folder]) == [(576, 448), (640, 480)]
     assert buckets(run, []) == [(512, 512), (1024, 1024)]
     assert buckets(run, [replace(folder, more=3)]) == [(512, 512), (1024, 1024)]
 

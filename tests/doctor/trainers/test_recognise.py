@@ -38,6 +38,11 @@ def test_a_name_that_others_use_is_not_enough() -> None:
     assert recognise("python train_network.py --epochs 3\n", "shell") is None
 
 
+def test_a_dataset_of_videos_is_musubis_whatever_its_keys_are_called() -> None:
+    known = recognise('[[datasets]]\nvideo_dir = "v"\nimage_dir = "i"\n', "toml")
+    assert known is not None and known.name == "musubi-tuner"
+
+
 def test_a_full_fine_tune_in_toml_is_known_by_its_options() -> None:
     """It names neither a network nor a dataset, where these stand on the command line."""
     text = '[model_arguments]\npretrained_model_name_or_path = "a.safetensors"\n[saving]\nsave_model_as = "ckpt"\n'
