@@ -10,8 +10,9 @@ from ...reports import memory_html
 from ...reports.painting import PAGE, paint
 from ..memory import placed
 from ..memory.fitting import SOLVED, fitting, largest
-from ..memory.rehearsal import Rehearsed, question_of, with_rehearsed
-from ..model import Facts, Memory, Unknown
+from ..memory.rehearsal import question_of, with_rehearsed
+from ..model import Facts, Unknown
+from ..model.memory import Rehearsed
 from ..probe.rehearsal import rehearse
 from ..progress import open_progress
 from . import console
@@ -59,14 +60,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def looked_at(facts: Facts, options: argparse.Namespace) -> report.Told:
-    """What is said of one run. Raises UserError for a run whose facts are no run's."""
+    """What is said of one run."""
     memory, run_, model, system, gpus = facts.memory, facts.run, facts.model, facts.system, facts.gpus
-    for fact in (memory, run_, model, system, gpus):
-        if isinstance(fact, Unknown):
-            return report.Told(fact)
+    if isinstance(memory, Unknown):
+        return report.Told(memory)
+    if isinstance(run_, Unknown) or isinstance(model, Unknown) or isinstance(system, Unknown):
+        return report.Told(Unknown("the config says of no run what is trained"))
+    if isinstance(gpus, Unknown):
+        return report.Told(gpus)
     on = placed(run_, model, facts.datasets, system, gpus)
-    if isinstance(on, Unknown) or not isinstance(memory, Memory):
-        return report.Told(on if isinstance(on, Unknown) else Unknown("nothing is known of its memory"))
+    if isinstance(on, Unknown):
+        return report.Told(on)
     question = Unknown("it was not asked for") if options.no_rehearsal else question_of(on.case)
     found = question if isinstance(question, Unknown) else rehearse(question, options.timeout)
     shown = with_rehearsed(memory, found) if isinstance(found, Rehearsed) else memory

@@ -86,7 +86,8 @@ def without_data() -> Iterator[None]:
 
 def _put_attention(made: Callable[..., Tensor]) -> None:
     nn.functional.scaled_dot_product_attention = made
-    attention.torch_attention = float16.torch_attention = made
+    for module in (attention, float16):
+        vars(module)["torch_attention"] = made
 
 
 def _attention(

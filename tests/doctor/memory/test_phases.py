@@ -26,8 +26,8 @@ from zdoctor.tests.models import healthy, probed, run_of
 
 from .runs import A6000, SYSTEM, T4, flux, predicted, zimage
 
-
-# GiB at the peak of a step, traced on the full FLUX.1-dev without quantization: (resolution, checkpointing, batch size, with control images).
+# GiB at the peak of a step, traced on the full FLUX.1-dev without quantization: (resolution, checkpointing, batch
+# size, with control images).
 TRACED_FLUX = [
     (512, True, 1, False, 23.91),
     (1024, True, 1, False, 25.44),
