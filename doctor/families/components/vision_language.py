@@ -54,4 +54,31 @@ def _text_in_file(needed: Shapes, present: Collection[str]) -> Shapes:
 QWEN25_VL_TEXT: ModelClass = replace(
     QWEN25_VL, name="Qwen2_5_VLTextModel", tensors=_text_tensors, in_file=_text_in_file, dialect=_text_in_file
 )
-CLASSES = (QWEN25_VL, QWEN25_VL_TEXT)
+# Gemma 3's and Mistral's: of their published files.
+_LANGUAGE_FIRST = {
+    "model.language_model.": "language_model.model.",
+    "model.vision_tower.": "vision_tower.",
+    "model.multi_modal_projector.": "multi_modal_projector.",
+    "lm_head.": "language_model.lm_head.",
+}
+QWEN3_VL = mined_class(
+    "Qwen3VLForConditionalGeneration",
+    "a Qwen3-VL text encoder",
+    ("model.visual.deepstack_merger_list.0.linear_fc1.weight",),
+)
+MISTRAL3 = mined_class(
+    "Mistral3ForConditionalGeneration",
+    "a Mistral text encoder",
+    (
+        "multi_modal_projector.patch_merger.merging_layer.weight",
+        "model.multi_modal_projector.patch_merger.merging_layer.weight",
+    ),
+    dialect=_under(_LANGUAGE_FIRST),
+)
+GEMMA3 = mined_class(
+    "Gemma3ForConditionalGeneration",
+    "a Gemma 3 text encoder",
+    ("multi_modal_projector.mm_soft_emb_norm.weight", "model.multi_modal_projector.mm_soft_emb_norm.weight"),
+    dialect=_under(_LANGUAGE_FIRST),
+)
+CLASSES = (QWEN25_VL, QWEN25_VL_TEXT, QWEN3_VL, MISTRAL3, GEMMA3)
