@@ -50,8 +50,9 @@ def test_a_forgotten_field_is_no_record() -> None:
 
 
 def test_every_trained_architecture_is_a_family() -> None:
-    assert trained() == ("zimage", "flux", "flux_kontext")
-    assert family_titles() == "Z-Image (ZImageTransformer2DModel), Flux (FluxTransformer2DModel)"
+    assert trained() == ("zimage", "flux", "flux_kontext", "qwen_image")
+    titles = "Z-Image (ZImageTransformer2DModel), Flux (FluxTransformer2DModel), Qwen-Image ({})"
+    assert family_titles() == titles.format("QwenImageTransformer2DModel")
 
 
 @pytest.mark.parametrize("family", families(), ids=named)
