@@ -104,4 +104,4 @@ def main(root: Path, clones: Path, into: Path, halves: str) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(*(Path(word).resolve() for word in given[:3]), given[3] if len(given) > 3 else "ABCDEF")
+    main(*(Path(word).resolve() for word in given[:3]), given[3] if len(given) > 3 else "ABCDEFG")
