@@ -40,6 +40,8 @@ def examined(
     as_runner: bool = False,
     to_repair: bool = False,
     worlds: dict[str | None, World] | None = None,
+    text: bytes | None = None,
+    prove: bool = True,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
@@ -76,8 +78,8 @@ def examined(
     else:
         if base is not None:
             raise UserError("--base is the model of a LoRA, and no LoRA was named.", LORA_TYPED)
-        whose = trainer or _whose(config, settings)
-        seen = examine_config(config, world, rules, deep=deep, trainer=whose, as_runner=as_runner)
+        whose = trainer or _whose(config, settings, text)
+        seen = examine_config(config, world, rules, text, deep=deep, trainer=whose, as_runner=as_runner, prove=prove)
     elsewhere = None if machine == HERE and settings.machine is None else machine
     words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source), ("base", base))
     options = tuple((name, value) for name, value in words if value is not None)
@@ -92,11 +94,11 @@ def is_lora(config: str) -> bool:
     return config.lower().endswith(_WEIGHTS)
 
 
-def _whose(config: str, settings: Settings) -> str | None:
+def _whose(config: str, settings: Settings, text: bytes | None) -> str | None:
     """The trainer of the settings file, for a config whose own keys do not say whose it is."""
     if settings.trainer is None:
         return None
-    read = text_of(config, load(config))
+    read = text_of(config, load(config) if text is None else text)
     return None if recognise(read.text, read.format) else settings.trainer
 
 

@@ -1,5 +1,5 @@
-"""The sizes that pictures are brought to by ai-toolkit (27a03a91) and zdoctor's own runner, sd-scripts (48d368fa),
-musubi-tuner (30c658c4) and SimpleTuner (bc8e6ab7).
+"""The sizes that pictures are brought to by ai-toolkit (27a03a91), sd-scripts (48d368fa), musubi-tuner (30c658c4) and
+SimpleTuner (bc8e6ab7), and the filters that scale them; zdoctor's own runner follows the trainer of the config.
 """
 
 from __future__ import annotations
@@ -9,38 +9,42 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 Size = tuple[int, int]
+# "bicubic": Pillow's. "area": the mean of what a pixel covers, as OpenCV has it, where neither side grows; else
+# Pillow's Lanczos. "linear": between the four nearest pixels, as OpenCV has it, also where it shrinks.
+Resampling = Literal["bicubic", "area", "linear"]
 
 
 class Buckets(NamedTuple):
     """A resolution of width x height and how a picture's own size is taken into account.
 
-    "one": every picture gets the resolution. "shrunk": a picture keeps its shape, with at most the area of the
-    resolution and sides in steps of `step` pixels, and is never enlarged. "sd-scripts" and "musubi-tuner": the
+    "one": every picture gets the resolution. "ai-toolkit": a picture keeps its shape, with the area of the resolution
+    or its own where that is smaller, and sides in steps of `step` pixels. "sd-scripts" and "musubi-tuner": the
     trainer's list of sizes of about its area, in steps of `step` pixels; of sd-scripts with sides from `least` to
     `most`. With `shrink_only` a picture gets a size of its own, no larger than itself; musubi-tuner takes its list
     for those of more area; "one" is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the
     area, or the shorter side, of `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller;
-    what is square then has the sides `height`.
+    what is square then has the sides `height`. Pictures are scaled by `resampling`; with `cut_first` they are
+    mirrored after they are scaled and cut.
     """
 
     width: int
     height: int
-    kind: Literal["one", "shrunk", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
+    kind: Literal["one", "ai-toolkit", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
     step: int = 16
     least: int = 256
     most: int = 1024
     shrink_only: bool = False
     digits: int = 2
+    resampling: Resampling = "bicubic"
+    cut_first: bool = False
 
 
 def bucket_size(how: Buckets, width: int, height: int) -> Size:
     """The width and height that a picture of this size is trained at."""
     if how.kind == "one":
         return how.width, how.height
-    if how.kind == "shrunk":
-        scale = min(1.0, math.sqrt(how.width * how.height / (width * height)))
-        wide, high = (max(how.step, int(side * scale / how.step + 1e-6) * how.step) for side in (width, height))
-        return wide, high
+    if how.kind == "ai-toolkit":
+        return _nearest_area(how, width, height)
     if how.kind.startswith("simpletuner"):
         return _in_its_shape(how, width, height)
     if how.shrink_only:
@@ -55,13 +59,34 @@ def bucket_size(how: Buckets, width: int, height: int) -> Size:
     return min(sizes, key=lambda size: abs(size[0] / size[1] - width / height))
 
 
-def scaled_size(how: Buckets, width: int, height: int) -> Size | None:
-    """What a picture is scaled to before its bucket is cut out of it; None where it just covers that."""
-    if how.kind == "musubi-tuner" or not how.shrink_only:
-        return None
-    made = (width, height) if how.kind == "one" else _shrunk(how, width, height)
+def scaled_size(how: Buckets, width: int, height: int) -> Size:
+    """What a picture is scaled to before its bucket is cut out of the middle of it."""
     bucket = bucket_size(how, width, height)
-    return made if made[0] >= bucket[0] and made[1] >= bucket[1] else None
+    if how.shrink_only and how.kind != "musubi-tuner":
+        made = (width, height) if how.kind == "one" else _shrunk(how, width, height)
+        if made[0] >= bucket[0] and made[1] >= bucket[1]:
+            return made
+    scale = max(bucket[0] / width, bucket[1] / height)
+    if how.resampling == "bicubic":
+        return math.ceil(width * scale), math.ceil(height * scale)
+    return max(bucket[0], int(width * scale + 0.5)), max(bucket[1], int(height * scale + 0.5))
+
+
+def _nearest_area(how: Buckets, width: int, height: int) -> Size:
+    """Of the sides rounded down and up those of the nearest area, as get_bucket_for_image_size chooses them."""
+    most = how.width * how.height
+    wanted = min(width * height, most)
+    scale = (wanted / (width * height)) ** 0.5
+    wide, high = width * scale / how.step, height * scale / how.step
+    pairs = [
+        (round_wide(wide) * how.step, round_high(high) * how.step)
+        for round_wide in (math.floor, math.ceil)
+        for round_high in (math.floor, math.ceil)
+    ]
+    fitting = [(w, h) for w, h in pairs if w > 0 and h > 0 and w * h <= most]
+    if not fitting:
+        return max(how.step, math.floor(wide) * how.step), max(how.step, math.floor(high) * how.step)
+    return min(fitting, key=lambda size: abs(size[0] * size[1] - wanted))
 
 
 def _in_its_shape(how: Buckets, width: int, height: int) -> Size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -17,11 +18,12 @@ class Dataset:
 
     `captions` says whether a picture is described by the file beside it, by its own name, or by `default_caption`.
     `suffixes` are those of its pictures, `recursive` says whether these may lie in folders inside, `first_line`
-    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken.
+    whether no other line of a caption counts, `captionless` whether a picture without a caption file is taken. With
+    `keeps_blanks` the white space around a caption stays, and each comma gets a blank behind it.
     Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
-    `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`; with
-    `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's alpha channel, or the file
-    of its name in `mask_folder`. `batches_of` names the datasets that share batches where the run counts in epochs.
+    `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`, in steps of
+    `bucket_step` pixels; with `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's
+    alpha channel, or the file of its name in `mask_folder`. `batches_of` names the datasets that share batches.
     """
 
     key: str
@@ -43,9 +45,11 @@ class Dataset:
     recursive: bool = True
     first_line: bool = False
     captionless: bool = True
+    keeps_blanks: bool = False
     least_side: float = 0.0
     least_area: float = 0.0
     buckets: Buckets | None = None
+    bucket_step: int = 16
     square_crop: bool = False
     random_crop: bool = False
     alpha_mask: bool = False
@@ -62,14 +66,15 @@ class Dataset:
         """Whether a picture of this size in pixels is large enough."""
         return min(width, height) >= self.least_side and width * height >= self.least_area
 
-    def buckets_at(self, resolution: int, step: int = 16) -> Buckets:
-        """How its pictures are sized at one of its resolutions, in steps of so many pixels."""
+    def buckets_at(self, resolution: int, step: int = 1) -> Buckets:
+        """How its pictures are sized at one of its resolutions, in sides that `step` divides, too."""
         if self.buckets is not None:
             return self.buckets
-        if self.square_crop:  # enlarges what is smaller
+        step = math.lcm(step, self.bucket_step)
+        if self.square_crop:
             side = max(step, resolution // step * step)
             return Buckets(side, side)
-        return Buckets(resolution, resolution, "shrunk", step)
+        return Buckets(resolution, resolution, "ai-toolkit", step)
 
 
 @dataclass(frozen=True)

@@ -226,18 +226,20 @@ def _caption_file(file: Path, dataset: Dataset) -> Path:
 
 
 def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any]] | None) -> str:
-    default = dataset.default_caption.strip()
     entry = listed.get(str(file), {}) if listed is not None else {}
     if "caption" in entry:
-        return str(entry["caption"]).strip()
+        return _as_read(str(entry["caption"]), dataset)
+    default = _as_read(dataset.default_caption, dataset)
     if dataset.captions == "default":
         return default
     if dataset.captions == "names":
         return file.stem.replace("_", " ").strip() or default
     path = _caption_file(file, dataset)
     try:
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        return text.split("\n", 1)[0].strip() if dataset.first_line else text.strip() or default
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        if dataset.first_line:
+            return text.split("\n", 1)[0].strip()
+        return _as_read(text, dataset) if text.strip() or not default else default
     except FileNotFoundError:
         return default
     except UnicodeDecodeError as error:
@@ -247,3 +249,8 @@ def _caption(file: Path, dataset: Dataset, listed: Mapping[str, Mapping[str, Any
         ) from None
     except OSError as error:
         raise TrainError(f"The caption {path} cannot be read: {error.strerror or error}.") from error
+
+
+def _as_read(text: str, dataset: Dataset) -> str:
+    """The caption that a trainer makes of a text; ai-toolkit takes it apart at commas and joins it again."""
+    return text.replace(",", ", ") if dataset.keeps_blanks else text.strip()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files import fingerprints
-from ...model.buckets import bucket_size, scaled_size
+from ...model.buckets import Resampling, bucket_size, scaled_size
 from ...model.datasets import Dataset
 from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
@@ -25,6 +25,7 @@ from .images import (
     read_images,
     with_control_images,
 )
+from .scaling import scaled_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,7 +48,8 @@ class LossMask:
 class TrainingItem:
     """One image, resized and cropped to width x height pixels, maybe mirrored, with its caption.
 
-    `scaled` is the size that the picture has before it is cropped, None where that just covers width x height.
+    `scaled` is the size that the picture is scaled to by `resampling` before it is cropped, None where that just
+    covers width x height; with `cut_first` it is mirrored after that.
     `caption` has the trigger word in it; `dropout` is the chance that `dropped` is used instead. `place` is where in
     what the resized picture is too large the crop lies, from (0, 0) to (1, 1); None is the middle. `weight` is what
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
@@ -66,6 +68,8 @@ class TrainingItem:
     flip_y: bool = False
     place: tuple[float, float] | None = None
     scaled: tuple[int, int] | None = None
+    resampling: Resampling = "bicubic"
+    cut_first: bool = False
     weight: float = 1.0
     regular: bool = False
     prior: bool = False
@@ -81,10 +85,11 @@ class TrainingItem:
 
     @property
     def crop(self) -> str:
-        """The size, the mirroring and the place of the crop in one word, by which caches know it."""
+        """The size, the mirroring, the place of the crop and the filter in one word, by which caches know it."""
         place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"
         place += "" if self.scaled is None else f"<{self.scaled[0]}x{self.scaled[1]}"
-        return f"{self.width}x{self.height}{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{place}"
+        mirrored = f"{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{'>' if self.cut_first else ''}"
+        return f"{self.width}x{self.height}{mirrored}{place} {self.resampling}"
 
 
 def read_training_items(
@@ -123,7 +128,7 @@ def read_training_items(
 def uncaptioned(items: Sequence[TrainingItem]) -> str:
     """Returns what to say of images that are trained with an empty prompt because nobody wrote one, else ""."""
     captions = {item.picture.file: item.caption for item in items if not item.regular and item.dropout < 1}
-    bare = sorted(file for file, caption in captions.items() if not caption)
+    bare = sorted(file for file, caption in captions.items() if not caption.strip())
     if not bare:
         return ""
     some = f"{len(bare)} of {len(captions)} pictures have no caption (first {bare[0].name})"
@@ -132,7 +137,7 @@ def uncaptioned(items: Sequence[TrainingItem]) -> str:
 
 
 def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
-    own = dataset.trigger_word or recipe.trigger_word
+    own = recipe.trigger_word if dataset.trigger_word is None else dataset.trigger_word
     regular = dataset.is_regularisation
     literal = recipe.literal_captions  # other trainers know no [trigger]
     caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
@@ -142,7 +147,6 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         caption = with_trigger(caption, recipe.trigger_word, add=not regular)
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
-    scaled = scaled_size(how, picture.width, picture.height)
     return TrainingItem(
         picture,
         width,
@@ -150,14 +154,16 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         caption,
         with_trigger("", own if recipe.cache_text_embeddings else recipe.trigger_word, add=not regular),
         dataset.caption_dropout,
-        scaled=scaled,
+        scaled=scaled_size(how, picture.width, picture.height),
+        resampling=how.resampling,
+        cut_first=how.cut_first,
         weight=dataset.loss_multiplier,
         regular=regular,
         prior=dataset.prior_reg,
         trigger=own or "",
         masked=dataset.alpha_mask or bool(dataset.mask_folder),
         mask=_mask(recipe, dataset, picture),
-        apart=dataset.batches_of,
+        apart=f"{dataset.batches_of} {resolution}",
     )
 
 
@@ -183,20 +189,18 @@ def _place(picture: DatasetImage, item: TrainingItem, copy: int) -> tuple[float,
 
 
 def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
-    """Puts the trigger word where [trigger] stands; if `add`, in front of a caption without it."""
-    word = (trigger or "").strip()
+    """Puts the trigger word where [trigger] stands; if `add`, in front of a caption without it. Blanks stay."""
+    word = trigger or ""
     for place in TRIGGER_PLACES:
         caption = caption.replace(place, word)
-    if word and add and word not in caption:
-        caption = f"{word} {caption}"
-    return caption.strip()
+    return f"{word} {caption}" if word.strip() and add and word not in caption else caption
 
 
 def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:
     """Returns the batches of one epoch as indices into `items`: shuffled, one image size a batch, every item in one.
 
-    A batch that a size cannot fill is filled up with the items of that size again. Those with a control image are
-    kept apart from those without, and `prior` ones from others: a batch has one kind of input and of target.
+    A batch that a size cannot fill is filled up with its own items again. Those with a control image are kept apart
+    from those without, and `prior` ones from others: a batch has one kind of input and of target.
     """
     order = random.Random(f"{seed} {epoch}")
     by_size: dict[tuple[int, int, bool, bool, str], list[int]] = {}
@@ -209,7 +213,7 @@ def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: in
         order.shuffle(indices)
         for start in range(0, len(indices), size):
             batch = indices[start : start + size]
-            result.append([*batch, *(indices[i % len(indices)] for i in range(size - len(batch)))])
+            result.append([batch[i % len(batch)] for i in range(size)])
     order.shuffle(result)
     return result
 
@@ -250,19 +254,25 @@ def load_pixels(item: TrainingItem) -> Image:
 
 
 def crop_image(image: Image, item: TrainingItem) -> Image:
-    """Resizes, crops and mirrors an image, or its mask, as the item asks."""
-    from PIL import Image, ImageOps
-
+    """Scales, crops and mirrors an image, or its mask, as the item asks."""
     width, height = item.picture.width, item.picture.height
     scale = max(item.width / width, item.height / height)
     size = item.scaled or (max(item.width, int(width * scale + 0.5)), max(item.height, int(height * scale + 0.5)))
+    if not item.cut_first:
+        image = _mirrored(image, item)
     if size != image.size:
-        image = image.resize(size, Image.Resampling.LANCZOS)
+        image = scaled_image(image, size, item.resampling)
     spare = size[0] - item.width, size[1] - item.height
     left, top = spare[0] // 2, spare[1] // 2
     if item.place is not None:
         left, top = int((spare[0] + 1) * item.place[0]), int((spare[1] + 1) * item.place[1])
     image = image.crop((left, top, left + item.width, top + item.height))
+    return _mirrored(image, item) if item.cut_first else image
+
+
+def _mirrored(image: Image, item: TrainingItem) -> Image:
+    from PIL import ImageOps
+
     if item.flip_x:
         image = ImageOps.mirror(image)
     return ImageOps.flip(image) if item.flip_y else image

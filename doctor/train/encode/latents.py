@@ -94,7 +94,7 @@ def encode_image(vae: Any, item: TrainingItem, seed: int, *, middle: bool = Fals
     device = next(vae.parameters()).device
     image = load_pixels(item)
     flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
-    pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+    pixels = flat.reshape(1, item.height, item.width, 3).permute(0, 3, 1, 2).float() / 255 * 2 - 1
     with in_strips(vae.encoder, item.width * item.height > LARGE):
         moments = vae.encode(pixels.to(device, vae.dtype)).latent_dist
     generator = torch.Generator().manual_seed(seed)

@@ -15,6 +15,8 @@ def explain(run: Run) -> Iterator[str]:
     yield from _of_network(run)
     yield from _of_schedule(run)
     yield from _of_precision(run)
+    if run.recipe.batch_size > 1 and any(dataset.keeps_blanks for dataset in run.recipe.datasets):
+        yield "Pictures are shared out to batches anew each time they are gone through (ai-toolkit: once)."
     if (told := run.written("validation_config")) is not None and told.value:
         yield "validation_config has no effect here: --eval N measures the loss on N held-out pictures."
 

@@ -8,6 +8,7 @@ from operator import or_
 from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
+from ...families import family_of
 from ...model.datasets import Dataset
 from ...model.field_names import with_fields
 from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe
@@ -102,6 +103,16 @@ _KEYS = {
     "recovery_adapter": "model/accuracy_recovery_adapter",
     "validation_config": "train/validation_config",
 }
+# Where single components come from: a setting, the component, and the architectures that look at it.
+_SOURCES = (
+    ("model/vae_path", "vae", ("flux2", "flux2_klein_4b", "flux2_klein_9b", "sdxl", "sd15", "sd1")),
+    ("model/te_name_or_path", "text_encoder", ("lumina2", "ltx2")),
+    ("model/model_kwargs/checkpoint_filename", "transformer", ("krea2",)),
+    ("model/model_kwargs/text_encoder_path", "text_encoder", ("krea2", "ideogram4")),
+    ("model/model_kwargs/text_encoder_path", "mllm", ("boogu_image", "boogu_image_edit")),
+    ("model/model_kwargs/vae_path", "vae", ("krea2",)),
+    ("model/model_kwargs/llama_model_path", "text_encoder_4", ("hidream", "hidream_e1")),
+)
 _OF_DATASET = {
     "default_caption": Setting("default_caption", Written.text),
     "caption_dropout": Setting("caption_dropout_rate", Written.number),
@@ -113,7 +124,7 @@ _OF_DATASET = {
     "loss_multiplier": Setting("loss_multiplier", Written.number, 1.0),
     **{
         name: Setting(name, Written.flag)
-        for name in ("flip_x", "flip_y", "square_crop", "random_crop", "alpha_mask", "invert_mask", "prior_reg")
+        for name in ("flip_x", "flip_y", "square_crop", "alpha_mask", "invert_mask", "prior_reg")
     },
 }
 _KEYS_OF_DATASET = {
@@ -146,11 +157,14 @@ def keys_of(w: Written) -> dict[str, str]:
 def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
-    datasets = tuple(dataset_of(w, number) for number in range(w.count("datasets") or 0))
+    step = family_of(architecture).ai_toolkit.bucket_step
+    datasets = tuple(dataset_of(w, number, step) for number in range(w.count("datasets") or 0))
     own = {
         "architecture": architecture,
         "variant": variant,
+        "sources": _sources(w, architecture),
         "datasets": datasets,
+        "controls_match": _kwargs(w).get("match_target_res") is True,
         "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
@@ -160,6 +174,11 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     }
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
+
+
+def _sources(w: Written, architecture: str | None) -> dict[str, str]:
+    looked_at = ((key, component) for key, component, by in _SOURCES if architecture in by)
+    return {component: written for key, component in looked_at if (written := w.text(key))}
 
 
 def _network(w: Written) -> dict[str, Any]:
@@ -174,6 +193,11 @@ def _network(w: Written) -> dict[str, Any]:
         or (not isinstance(kwargs, dict) and bool(kwargs)),
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
+
+
+def _kwargs(w: Written) -> Mapping[str, Any]:
+    given = w.raw("model/model_kwargs")
+    return given if isinstance(given, dict) else {}
 
 
 def _precision(w: Written) -> dict[str, Any]:
@@ -255,7 +279,7 @@ def _architecture(w: Written) -> tuple[str, str | None]:
     return ("flux" if name == "flex1" else name), variant or None
 
 
-def dataset_of(w: Written, number: int) -> Dataset:
+def dataset_of(w: Written, number: int, bucket_step: int = 16) -> Dataset:
     key = f"datasets/{number}"
     own = w.below(key)
     written = own.raw("resolution")
@@ -273,6 +297,10 @@ def dataset_of(w: Written, number: int) -> Dataset:
         # the trainer turns latent caching off when images are augmented
         cache_latents_to_disk=own.flag("cache_latents_to_disk") and not augmented,
         cache_latents=own.flag("cache_latents") and not augmented,
+        bucket_step=bucket_step,
+        random_crop=own.flag("random_crop") and not own.flag("square_crop"),
+        keeps_blanks=True,
+        batches_of=key,
         controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
         control_folders=_control_folders(own),
         varied_captions=own.raw("shuffle_tokens") is True or own.raw("token_dropout_rate") is not None,

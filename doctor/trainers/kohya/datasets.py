@@ -110,11 +110,13 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
 
 
 def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:
+    is_musubi = run.trainer == "musubi-tuner"
     if not own.flag("enable_bucket"):
-        return Buckets(width, height, shrink_only=own.flag("random_crop"))
+        shrink_only = own.flag("random_crop")
+        return Buckets(width, height, shrink_only=shrink_only, resampling="area", cut_first=not is_musubi)
     shrink_only = own.flag("bucket_no_upscale")
-    if run.trainer != "sd-scripts":
-        return Buckets(width, height, kind="musubi-tuner", shrink_only=shrink_only)
+    if is_musubi:
+        return Buckets(width, height, kind="musubi-tuner", shrink_only=shrink_only, resampling="area")
     return Buckets(
         width,
         height,
@@ -123,6 +125,8 @@ def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:
         least=own.whole("min_bucket_reso", default=256),
         most=own.whole("max_bucket_reso", default=1024),
         shrink_only=shrink_only,
+        resampling="area",
+        cut_first=True,
     )
 
 

@@ -164,7 +164,7 @@ def differences(run: Run, w: Written) -> Iterator[str]:
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     yield f"all files of the run lie in {joined(run.output_folder or '', run.name)}"
     yield f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights"
-    yield "pictures are turned as their EXIF data say, and made smaller by Lanczos"
+    yield "pictures are turned as their EXIF data say"
     if musubi and recipe.timestep_sampling.type != "sigma":
         yield "the model is told the noise level that it gets (musubi-tuner: 0.001 more)"
     if not musubi and recipe.precision.dtype == "bf16":

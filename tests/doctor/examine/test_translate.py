@@ -102,7 +102,7 @@ def test_what_is_obeyed(schema: Schema) -> None:
     assert requested_trackers(run) == ["comet_ml"] and run.recipe.logging.run_name == "x"
     (dataset,) = run.recipe.datasets
     assert dataset.random_crop and not dataset.square_crop
-    assert dataset.buckets == Buckets(768, 768)
+    assert dataset.buckets == Buckets(768, 768, resampling="linear")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_latents_and_text_embeddings_at_their_least() -> None:
     asked = changed(with_cache(resolutions=(512, 768, 2048, 4096)), cache_text_embeddings=True)
     computed = wanted(asked, datasets=(DATA,))
     # 1024x512 has fewer pixels than 768x768: cached at the area of 512 and, once, as it is, in 16 channels of 2 bytes
-    assert computed["the latents of the pictures"] == 3 * 2 * 16 * (720 * 352 + 1024 * 512) // 64
+    assert computed["the latents of the pictures"] == 3 * 2 * 16 * (736 * 352 + 1024 * 512) // 64
     assert computed["the text embeddings of the captions"] == 3 * 8 * 2 * 32
     flipped = wanted(with_cache(flip_x=True, flip_y=True), datasets=(DATA,))["the latents of the pictures"]
     assert flipped == 4 * wanted(with_cache(), datasets=(DATA,))["the latents of the pictures"]

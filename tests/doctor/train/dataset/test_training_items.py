@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from zdoctor.doctor.model.buckets import Buckets, bucket_size
+from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.dataset.images import DatasetImage
@@ -45,24 +45,55 @@ def items_of(folder: Path, dataset: Dataset = DATASET, **run: Any) -> list[Train
 
 @given(st.integers(16, 6000), st.integers(16, 6000), st.sampled_from([256, 512, 768, 1024]))
 def test_buckets_fit(width: int, height: int, resolution: int) -> None:
-    w, h = bucket_size(Buckets(resolution, resolution, "shrunk"), width, height)
+    how = Buckets(resolution, resolution, "ai-toolkit")
+    w, h = bucket_size(how, width, height)
+    wide, high = scaled_size(how, width, height)
     assert w % 16 == h % 16 == 0
-    assert w <= width and h <= height  # never enlarged
+    assert w <= wide and h <= high and (wide < w + 2 or high < h + 2)
     assert w * h <= resolution * resolution or min(w, h) == 16
 
 
 @pytest.mark.parametrize(
-    ("size", "resolution", "expected"),
-    [
-        ((512, 512), 512, (512, 512)),
-        ((1024, 1024), 512, (512, 512)),
-        ((300, 300), 512, (288, 288)),
-        ((1920, 1080), 1024, (1360, 768)),
-        ((1080, 1920), 1024, (768, 1360)),
+    ("size", "resolution", "step", "bucket", "scaled"),
+    [  # what get_bucket_for_image_size and setup_buckets of 27a03a91 made of them
+        ((640, 400), 256, 16, (336, 192), (336, 210)),
+        ((512, 512), 512, 16, (512, 512), (512, 512)),
+        ((1024, 1024), 512, 16, (512, 512), (512, 512)),
+        ((300, 300), 512, 16, (304, 304), (304, 304)),
+        ((1920, 1080), 1024, 16, (1360, 768), (1366, 768)),
+        ((1080, 1920), 1024, 16, (768, 1360), (768, 1366)),
+        ((33, 2000), 512, 16, (32, 2000), (33, 2000)),
+        ((10, 10), 512, 16, (16, 16), (16, 16)),
+        ((4000, 700), 768, 32, (1824, 320), (1829, 320)),
+        ((1000, 1500), 1000, 32, (800, 1248), (832, 1248)),
+        ((17, 17), 256, 16, (16, 16), (16, 16)),
+        ((1023, 1025), 1024, 16, (1024, 1024), (1024, 1027)),
     ],
 )
-def test_bucket_sizes(size: tuple[int, int], resolution: int, expected: tuple[int, int]) -> None:
-    assert bucket_size(Buckets(resolution, resolution, "shrunk"), *size) == expected
+def test_bucket_sizes(
+    size: tuple[int, int], resolution: int, step: int, bucket: tuple[int, int], scaled: tuple[int, int]
+) -> None:
+    how = Buckets(resolution, resolution, "ai-toolkit", step)
+    assert (bucket_size(how, *size), scaled_size(how, *size)) == (bucket, scaled)
+
+
+def test_buckets_may_be_coarser(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png", (1200, 1000))
+    for step, divisor, size in ((32, 16, (544, 480)), (16, 16, (560, 464)), (16, 32, (544, 480))):
+        dataset = Dataset("datasets/0", str(tmp_path), ".txt", (512,), bucket_step=step)
+        (item,) = read_training_items(run_with(datasets=(dataset,)).recipe, {"datasets/0": str(tmp_path)}, divisor)
+        assert (item.width, item.height) == size
+
+
+def test_a_picture_is_mirrored_before_it_is_cut_in_ai_toolkit(tmp_path: Path) -> None:
+    """The odd row that is left over is cut off at the other end."""
+    image = Image.new("L", (65, 48))
+    image.putdata([x for _ in range(48) for x in range(65)])
+    image.save(tmp_path / "a.png")
+    plain, mirrored = items_of(tmp_path, Dataset("datasets/0", str(tmp_path), ".txt", (64,), flip_x=True))
+    assert (plain.width, plain.scaled, left(plain), left(mirrored)) == (64, (65, 48), 0, 64)
+    after = replace(mirrored, cut_first=True)
+    assert left(after) == 63
 
 
 @pytest.mark.parametrize(
@@ -72,8 +103,10 @@ def test_bucket_sizes(size: tuple[int, int], resolution: int, expected: tuple[in
         ("a cat", "zcat", "zcat a cat"),
         ("a zcat on a mat", "zcat", "a zcat on a mat"),
         ("[trigger] on a mat", "zcat", "zcat on a mat"),
-        ("photo of [trigger]", None, "photo of"),
-        ("", "zcat", "zcat"),
+        ("photo of [trigger]", None, "photo of "),
+        ("", "zcat", "zcat "),
+        (" a cat\n", "zcat", "zcat  a cat\n"),
+        ("[name], there", " zc ", " zc , there"),
     ],
 )
 def test_trigger_words(caption: str, trigger: str | None, expected: str) -> None:
@@ -94,14 +127,20 @@ def test_captions_files_and_the_default(tmp_path: Path) -> None:
         ("b.JPG", "zsq ein Würfel"),
         ("c.webp", "zsq a square"),
     ]
-    assert {(item.dropped, item.dropout) for item in items} == {("zsq", 0.1)}
+    assert {(item.dropped, item.dropout) for item in items} == {("zsq ", 0.1)}
 
 
 def test_captions_stay_as_written_and_blank_ones_are_the_default(tmp_path: Path) -> None:
-    picture(tmp_path, "a.png", caption=b"\nA cat.\r\n\r\nIt sits, on a mat \r\n")
+    """In ai-toolkit with a blank more after each comma, and the white space around them."""
+    picture(tmp_path, "a.png", caption=b"\nA cat.\r\n\r\nIt sits, on a mat \r")
     picture(tmp_path, "b.png", caption=b" \n")
-    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), default_caption="a thing")
+    dataset = Dataset("datasets/0", str(tmp_path), ".txt", (64,), default_caption="a thing ")
     assert [item.caption for item in items_of(tmp_path, dataset)] == ["A cat.\n\nIt sits, on a mat", "a thing"]
+    kept = replace(dataset, keeps_blanks=True)
+    assert [item.caption for item in items_of(tmp_path, kept)] == ["\nA cat.\n\nIt sits,  on a mat \n", "a thing "]
+    kept = replace(kept, default_caption="")
+    assert items_of(tmp_path, kept)[1].caption == " \n"
+    assert uncaptioned(items_of(tmp_path, kept)).startswith("1 of 2 pictures have no caption (first b.png)")
 
 
 def test_pictures_without_a_caption_are_told_of(tmp_path: Path) -> None:
@@ -117,9 +156,9 @@ def test_pictures_without_a_caption_are_told_of(tmp_path: Path) -> None:
 
 
 TRIGGERS: list[tuple[dict[str, Any], bool, str, str]] = [
-    ({}, True, "zrun a cat", "zrun"),
-    ({"datasets__0__trigger_word": "zset"}, True, "zset a cat", "zset"),
-    ({"datasets__0__trigger_word": "zset"}, False, "zrun zset a cat", "zrun"),
+    ({}, True, "zrun a cat", "zrun "),
+    ({"datasets__0__trigger_word": "zset"}, True, "zset a cat", "zset "),
+    ({"datasets__0__trigger_word": "zset"}, False, "zrun zset a cat", "zrun "),
 ]
 
 
@@ -172,7 +211,7 @@ def test_resolutions_repeats_and_flips_multiply(tmp_path: Path) -> None:
     picture(tmp_path, "a.png", (128, 64))
     dataset = Dataset("datasets/0", str(tmp_path), ".txt", (32, 64), repeats=2, flip_x=True)
     sizes = [(item.width, item.height, item.flip_x) for item in items_of(tmp_path, dataset)]
-    assert sizes == [(32, 16, False)] * 2 + [(32, 16, True)] * 2 + [(80, 32, False)] * 2 + [(80, 32, True)] * 2
+    assert sizes == [(32, 32, False)] * 2 + [(32, 32, True)] * 2 + [(80, 48, False)] * 2 + [(80, 48, True)] * 2
 
 
 def test_every_broken_image_is_named(tmp_path: Path) -> None:

@@ -141,6 +141,10 @@ def test_keys_differ_by_crop_and_flip(tiny: Path, tmp_path: Path) -> None:
         TrainingItem(picture, 64, 64, "", "", 0.0, flip_y=True),
         TrainingItem(picture, 64, 64, "", "", 0.0, place=(0.5, 0.5)),
         TrainingItem(picture, 64, 64, "", "", 0.0, place=(0.5, 0.25)),
+        TrainingItem(picture, 64, 64, "", "", 0.0, scaled=(70, 64)),
+        TrainingItem(picture, 64, 64, "", "", 0.0, resampling="area"),
+        TrainingItem(picture, 64, 64, "", "", 0.0, resampling="linear"),
+        TrainingItem(picture, 64, 64, "", "", 0.0, cut_first=True, flip_x=True),
     ]
     assert len({latents.key(item) for item in items}) == len(items)
 

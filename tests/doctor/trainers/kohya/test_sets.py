@@ -25,7 +25,9 @@ def test_datasets_in_the_runners_words() -> None:
     assert (dataset.folder, dataset.repeats, dataset.resolutions) == ("/data/cat", 2, (627,))
     assert (dataset.caption_extension, dataset.caption_dropout, dataset.flip_x) == (".txt", 0.1, True)
     assert not dataset.recursive and dataset.first_line and dataset.captionless
-    assert dataset.buckets == Buckets(512, 768, kind="sd-scripts", step=32, least=256, most=1536)
+    assert dataset.buckets == Buckets(
+        512, 768, kind="sd-scripts", step=32, least=256, most=1536, resampling="area", cut_first=True
+    )
     assert dataset.mask_folder == "/masks" and dataset.random_crop
     assert (run.recipe.loss.regularisation_weight, run.recipe.loss.balanced_masks) == (0.5, False)
     assert run.where(f"{dataset.key}/folder_path").path == "d.toml"
@@ -37,7 +39,7 @@ def test_datasets_of_musubi() -> None:
     (dataset,) = run.recipe.datasets
     assert (dataset.folder, dataset.repeats, dataset.control_folders) == ("/data/cat", 3, ("/data/before",))
     assert not dataset.first_line and not dataset.captionless and not dataset.controls
-    assert dataset.buckets == Buckets(960, 544, kind="musubi-tuner")
+    assert dataset.buckets == Buckets(960, 544, kind="musubi-tuner", resampling="area")
     assert trained(run_of("zimage_train_network")).recipe.datasets[0].control_folders == ()
 
 
@@ -48,7 +50,7 @@ def test_which_pictures_share_batches() -> None:
 
 def test_random_crops_without_buckets_are_of_the_picture_as_it_is() -> None:
     """sd-scripts scales pictures only where it has buckets or a cache, which random crops have not."""
-    for words, size in (({}, (2000, 1000)), ({"enable_bucket": True}, None)):
+    for words, size in (({}, (2000, 1000)), ({"enable_bucket": True}, (704, 352))):
         run = trained(run_of(of_set={"resolution": 512, **words}, of_subset={"random_crop": True}))
         how = run.recipe.datasets[0].buckets
         assert how is not None
