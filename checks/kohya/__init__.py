@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from ...doctor.configs.written import Written
 from ...doctor.model import Finding, Run, Severity, found
-from ...doctor.trainers.kohya.read import of_dataset
+from ...doctor.trainers.kohya.read import settings_of_datasets
 from ...doctor.trainers.kohya.starts import options_of
 
 TRAINERS = ("sd-scripts", "musubi-tuner")
@@ -30,14 +28,12 @@ def anywhere(run: Run, name: str) -> str | None:
 
     A subset's own value goes before its dataset's, that before the general section's, and all before an option's.
     """
-    is_on = (own.key(name) for own in datasets_of(run) if own.arrived(name) not in (None, False, 0, "0", "", "0.0"))
+    is_on = (
+        own.key(name)
+        for own in settings_of_datasets(run)
+        if own.arrived(name) not in (None, False, 0, "0", "", "0.0")
+    )
     return next(is_on, None)
-
-
-def datasets_of(run: Run) -> Iterator[Written]:
-    """The settings of each dataset, those above it behind its own; the options alone where none is written."""
-    w = options_of(run)
-    yield from [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets] or [w]
 
 
 def refused(run: Run, key: str, message: str, when: str, *, severity: Severity | None = None, **args: Any) -> Finding:

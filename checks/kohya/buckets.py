@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.configs.written import Written
 from ...doctor.model import Config, Finding, Run, Severity
-from . import DATA, anywhere, datasets_of, number, refused
+from ...doctor.trainers.kohya.read import settings_of_datasets
+from . import DATA, anywhere, number, refused
 
 # verify_bucket_reso_steps of each script
 _BUCKETS = {
@@ -30,32 +30,27 @@ def bucket_sizes(config: Config, run: Run) -> Iterator[Finding]:
         severity: Severity | None = "warning" if least == 64 else None
         yield refused(run, key, why, DATA, severity=severity, steps=run.setting(key), least=least)
     seen: set[str] = set()  # subsets share what stands in their dataset
-    for own in datasets_of(run):
-        for key, finding in _around(run, own, whole=config.format != "toml") if own.flag("enable_bucket") else ():
-            if key not in seen:
-                yield finding
-            seen.add(key)
-
-
-def _around(run: Run, own: Written, *, whole: bool) -> Iterator[tuple[str, Finding]]:
-    """The smallest and the largest bucket, which are rounded to steps, and the resolution between them, by their key.
-
-    `whole`: no command line gives what is left out.
-    """
-    sides, steps = _sides(own.raw("resolution")), int(own.number("bucket_reso_steps", default=64))
-    for name, default in _DEFAULTS.items() if sides and steps > 0 else ():
-        if not (whole or own.has(name)):
+    for own in settings_of_datasets(run):
+        sides, steps = _sides(own.raw("resolution")), int(own.number("bucket_reso_steps", default=64))
+        if not (own.flag("enable_bucket") and sides and steps > 0):
             continue
-        limit = int(own.number(name, default=default))
-        smallest = name.startswith("min")
-        rounded = limit - limit % steps if smallest else limit + -limit % steps
-        if min(sides) >= rounded if smallest else max(sides) <= rounded:
-            continue
-        told = "{name} is {limit}" + ("" if own.has(name) else ", its default")
-        why = told + ", and the resolution {resolution} is " + ("smaller." if smallest else "larger.")
-        resolution = "x".join(map(str, sides))
-        key = own.key(name if own.has(name) else "resolution")
-        yield key, refused(run, key, why, DATA, name=name, limit=limit, resolution=resolution)
+        for name, default in _DEFAULTS.items():
+            written = own.has(name)
+            key, limit = own.key(name if written else "resolution"), int(own.number(name, default=default))
+            # beside a file of options alone a command line may give what is left out
+            if (written or config.format != "toml") and key not in seen and not _holds(name, limit, steps, sides):
+                seen.add(key)
+                why = "{name} is {limit}, and the resolution {resolution} is "
+                why = why if written else why.replace(", and", ", its default, and", 1)
+                why += "smaller." if name.startswith("min") else "larger."
+                yield refused(run, key, why, DATA, name=name, limit=limit, resolution="x".join(map(str, sides)))
+
+
+def _holds(name: str, limit: int, steps: int, sides: tuple[int, ...]) -> bool:
+    """Whether a picture of these sides is no smaller, or larger, than that bucket, which is rounded to steps."""
+    if name.startswith("min"):
+        return min(sides) >= limit - limit % steps
+    return max(sides) <= limit + -limit % steps
 
 
 def _sides(resolution: object) -> tuple[int, ...]:
