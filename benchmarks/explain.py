@@ -3,6 +3,7 @@
 python benchmarks/explain.py [work|held] [unknown]    each text of that half (or of both): its truth, and the answer
 python benchmarks/explain.py fresh [unknown]          the same of the texts in crashes_fresh.txt
 python benchmarks/explain.py blocks [unknown]         the same of the texts in crashes_blocks.txt
+python benchmarks/explain.py later [work|held]        the same of the texts in crashes_later.txt
 python benchmarks/explain.py disguised                each text that has an answer in every disguise of the tests
 python benchmarks/explain.py known                    a log of each known failure in every one of these disguises
 python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
@@ -12,7 +13,8 @@ crashes.txt holds addresses of public threads, what the cause was by what is sai
 words of each failure. Its halves are told apart by the first byte of the address' SHA-256: even is the half to work
 with, odd the one that was looked at once, at the end. crash_verdicts.tsv has how each answer of that half was judged.
 crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
-that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise.
+that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise;
+crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from zdoctor.tests.doctor.crash.disguises import DISGUISES
 from zdoctor.tests.doctor.crash.samples import log_of
 
 TEXTS = Path(__file__).with_name("crashes.txt")
-DRAWN = {name: TEXTS.with_name(f"crashes_{name}.txt") for name in ("fresh", "blocks")}
+DRAWN = {name: TEXTS.with_name(f"crashes_{name}.txt") for name in ("fresh", "blocks", "later")}
 SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
 SIZE = 100 << 20
 END = b"""
@@ -67,7 +69,7 @@ def answers(asked: Iterable[tuple[str, str, str]], *, unknown_only: bool) -> Non
         unknown += open
         if open or not unknown_only:
             failure = f"{told.failure.type}: {told.failure.message[:80]!r}" if told.failure else "no failure"
-            answer = told.known.cause if told.known else ", ".join(told.rules) or "not known"
+            answer = told.cause if told.known else ", ".join(told.rules) or "not known"
             print(f"{address}\n  truth:  {truth}\n  found:  {failure}\n  answer: {answer}")
     print(f"{count} texts, {unknown} not known")
 
@@ -164,10 +166,9 @@ if __name__ == "__main__":
         disguised((address, text) for address, _, text in texts())
     elif words == ["known"]:
         disguised((one.cause, log_of(one)) for one in known())
-    elif words and words[0] in DRAWN:
-        answers(texts(DRAWN[words[0]]), unknown_only="unknown" in words)
-    elif words and not chosen and words != ["unknown"]:
+    elif words and not chosen and words[0] not in (*DRAWN, "unknown"):
         costs(Path(words[0]))
     else:
         halves = chosen or ("work", "held")
-        answers((one for one in texts() if half(one[0]) in halves), unknown_only="unknown" in words)
+        drawn = texts(DRAWN.get(words[0], TEXTS)) if words else texts()
+        answers((one for one in drawn if half(one[0]) in halves), unknown_only="unknown" in words)

@@ -39,8 +39,8 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
     yield from _failure(failure, told.site)
     yield []
     if told.known is not None:
-        yield Wrapped(told.known.cause, "cause: ", "bold")
-        yield Wrapped(told.known.do, "do:    ", "green")
+        yield Wrapped(told.cause, "cause: ", "bold")
+        yield Wrapped(told.do, "do:    ", "green")
         if told.known.avoid:
             yield Wrapped(told.known.avoid, "not:   ", "yellow")
     elif told.rules:

@@ -104,7 +104,7 @@ def _explained(tried: Tried, script: Path) -> MicroStep | Unknown:
     lines = [frame.line for frame in frames if Path(frame.file).name == script.name]
     step = replace(step, line=lines[-1] if lines else None)
     known = told.known
-    return step if known is None else replace(step, why=known.cause, do=known.do, avoid=known.avoid)
+    return step if known is None else replace(step, why=told.cause, do=told.do, avoid=known.avoid)
 
 
 def _measured(step: MicroStep) -> str:

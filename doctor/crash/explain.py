@@ -36,9 +36,8 @@ _PARTNER = re.compile(
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
 # What is told of an exception that ended nothing: of a thread's, a callback's, or of one at the interpreter's end.
 _ASIDE = re.compile(
-    r"^(?:Exception ignored (?:in|on|while)\b|--- Logging error ---|.*Exception in callback "
-    r"|.*exception was never retrieved)",
-    re.M,
+    r"\bException ignored (?:in|on|while)\b|--- Logging error ---|Exception in callback "
+    r"|exception was never retrieved",
 )
 # With these a run ends well.
 _DONE = re.compile(
@@ -63,12 +62,16 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or _says_little(failure, known, rules):
-        failure, known = next(_phrases(lines, failure), (failure, known))
+        told = tuple(one for one in table.known() if known is None or one not in table.general())
+        survived = [other for other in found if other not in ended]
+        failure, known = next(_phrases(lines, failure, told, survived), (failure, known))
         rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     elif known is not None and known.vague:
         known = _before(lines, failure) or known
     if failure is None:
         return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
+    if rules and known in table.general():
+        known = None
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
@@ -106,14 +109,17 @@ def _says_little(failure: Failure, known: Known | None, rules: Sequence[str]) ->
     return not (failure.frames or rules or failure.name == "ArgumentError")
 
 
-def _phrases(lines: Lines, failure: Failure | None) -> Iterator[tuple[Failure, Known]]:
-    """What is known by its words alone, where the run did not go on after them.
+def _phrases(
+    lines: Lines, failure: Failure | None, told: Sequence[Known], survived: Sequence[Failure]
+) -> Iterator[tuple[Failure, Known]]:
+    """What is known by its words alone, where the run did not go on after them, nor survived the failure they are of.
 
     Where the log has a failure, the words of a launcher say no more than that.
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
-    for said, known in phrases(lines.last(_LATE), table.known()):
-        if not (found and known.messenger) and not _went_on(lines.between(said.at), 1):
+    for said, known in phrases(lines.last(_LATE), told):
+        over = any(other.begin <= said.at <= other.at for other in survived) or _went_on(lines.between(said.at), 1)
+        if not (found and known.messenger) and not over:
             yield said, known
 
 

@@ -102,7 +102,9 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
 
 def _alone(lines: Lines) -> Iterator[Failure]:
     """Exceptions whose traceback the log does not show."""
-    for at in lines.holding("Error", "Exception", "Interrupt", "errors."):
+    for at in lines.holding(
+        "Error", "Exception", "Interrupt", "errors.", ".exc", "Timeout", ".Broken", ".OutOf", "cv2."
+    ):
         named = _NAMED.match(lines[at])
         if named is not None and not _BENIGN.search(named["lead"]):
             text, end = named["message"] or "", at + 1

@@ -26,7 +26,8 @@ _CONTAINER = re.compile(r'^\{"log":"(?:[^"\\]|\\.)*".*\}$', re.M)
 NAME = (
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)|Exception)"
     r"|(?:[a-z_]\w*\.)+(?:errors?|exceptions?|exc)\.[A-Z]\w+"
-    r"|(?:re|struct|zlib)\.error"
+    r"|(?:[a-z_]\w*\.)+(?:\w*Timeout|BrokenProcessPool|OutOfResources)"
+    r"|(?:re|struct|zlib|cv2)\.error"
 )
 # A traceback as the value of a string: its line ends are written out.
 _WRITTEN_OUT = re.compile(re.escape(START) + r".*?\\n.*\\n")

@@ -11,7 +11,10 @@ from .lines import Lines
 
 MOST_LINES = 12
 MOST_PROSE = 4
-_BEFORE = re.compile(r".*[\])>|]|.*look up to see its traceback\):|\bbecause of the following error\b.*:")
+_BEFORE = re.compile(
+    r".*[\])>|]|.*look up to see its traceback\):|\bbecause of the following error\b.*:"
+    r"|.*\b(?:[Ee]rror|ERROR|[Ee]xception|[Ff]ailed|[Ff]ailure)\b[^.:]{0,80}: "
+)
 _PROSE = re.compile(r"[a-z]+[:,]?")
 
 
@@ -24,8 +27,10 @@ def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Kno
         for at in reversed(lines.holding(*known.words)):
             told = [line.strip() for line in lines[at : at + MOST_LINES]]
             whole = (" ".join(" ".join(told).split()), "".join(told))  # a window breaks lines amid a word
-            if any(re.search(known.pattern, text) for text in whole) and _begins(lines[at], all_words):
-                yield Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]), known
+            found = next((found for text in whole if (found := re.search(known.pattern, text)) is not None), None)
+            if found is not None and _begins(lines[at], all_words):
+                said = lines[at].strip() if re.search(known.pattern, lines[at]) else found[0]
+                yield Failure(SAID, said, (), lines.numbers[at], begin=lines.numbers[at]), known
                 break
 
 

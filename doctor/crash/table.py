@@ -22,7 +22,7 @@ ZDOCTOR = FOLDER.parents[2]
 # In this order the first failure that fits counts; those of the trainers' rooms come before.
 SUBJECTS = (
     *("scripts", "other_trainers", "hub", "tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
-    *("libraries", "installs", "packages", "loading", "card", "machine", "launchers"),
+    *("libraries", "installs", "packages", "loading", "card", "machine", "launchers", "general"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)
@@ -45,6 +45,11 @@ def known() -> tuple[Known, ...]:
 def lines() -> tuple[Known, ...]:
     """What a trainer prints without an exception: it stops, or goes on and trains nothing of use."""
     return tuple(one for one in known() if one.line)
+
+
+def general() -> tuple[Known, ...]:
+    """What is true of any failure of its shape: of no use beside what knows more."""
+    return of("general")
 
 
 @cache

@@ -12,6 +12,10 @@ _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3?[\d.]*[/\\]|^<frozen |^[A-Za-z]:.*\\[Ll]ib\\"
 )
 
+# Where what a pattern finds stands in an entry's words, and as much of it as is told.
+_PLACE = re.compile(r"\{(\w+)\}")
+_MOST = 200
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -70,7 +74,7 @@ class Known:
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
     words look for; `messenger`, that it only came after another one, `vague`, that
     the exception from which it came tells more. `source` is the address of a text of it, `sample` such a text, where
-    `words` and `line` are none.
+    `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text` finds.
     """
 
     cause: str
@@ -101,6 +105,13 @@ class Known:
         if not (_in(self.text, failure.message) if self.text else _spoken(self.words, failure.message)):
             return False
         return not self.where or any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames)
+
+    def filled(self, words: str, failure: Failure) -> str:
+        """`words` of this entry, with what its pattern finds in the failure."""
+        parts = (part for part in failure.chain if "{" in words and self.matches(part))
+        found = next((found for part in parts if (found := _found(self.text, part.message)) is not None), None)
+        groups = {name: _short(value) for name, value in found.groupdict("").items()} if found is not None else {}
+        return _PLACE.sub(lambda place: groups.get(place[1]) or "what it names", words)
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,11 @@ def _found(pattern: str, text: str) -> re.Match[str] | None:
     return re.search(pattern, whole) or re.search(pattern, first)
 
 
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _MOST else f"{words[:_MOST]}…"
+
+
 def _told(text: str) -> tuple[str, str]:
     """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
     log does not show the end."""
@@ -161,6 +177,18 @@ class Explanation:
     others: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     excerpt: str = ""
+
+    @property
+    def cause(self) -> str:
+        return self._filled(self.known.cause) if self.known is not None else ""
+
+    @property
+    def do(self) -> str:
+        return self._filled(self.known.do) if self.known is not None else ""
+
+    def _filled(self, words: str) -> str:
+        known, failure = self.known, self.failure
+        return words if known is None or failure is None else known.filled(words, failure)
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,9 @@ def gpu_failure_message(error: BaseException, less: str = LESS) -> str | None:
         failure = Failure(type(error).__name__, str(error), (), 0)
         cards = table.of("card")  # the last one: a card that failed, whatever the reason
         known = next((known for known in (*table.of("packages"), *cards) if known.matches(failure)), cards[-1])
+        told = known.filled(f"{known.cause} {known.do}", failure)
         more = f" zdoctor explain {known.rule} says more." if known.rule else ""
-        return f"The GPU failed ({first_line(error)}{_noticed(error)}). {known.cause} {known.do}{more}"
+        return f"The GPU failed ({first_line(error)}{_noticed(error)}). {told}{more}"
     return None
 
 

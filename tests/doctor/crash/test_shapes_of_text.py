@@ -139,7 +139,7 @@ def test_what_a_log_says_later_is_not_the_message() -> None:
             "No matching distribution found for torch==9",
         ),
         ("npm error code ERESOLVE\nnpm error could not resolve", "Reported", "code ERESOLVE\ncould not resolve"),
-        ("fatal: not a git repository", "Reported", "not a git repository"),
+        ("fatal: the remote end hung up", "Reported", "the remote end hung up"),
     ],
 )
 def test_a_line_alone_names_its_failure(text: str, name: str, message: str) -> None:

@@ -1,0 +1,105 @@
+"""What is told of any failure of a shape: what its words name is filled in, and whatever knows more comes before."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from zdoctor.doctor.crash import clean, explain, failures
+from zdoctor.doctor.crash.table import general, known
+from zdoctor.doctor.model.crashes import Failure
+
+from .shapes import META, script, traceback
+from .test_cases import SIGNATURES
+
+PLACE = re.compile(r"\{(\w*)\}")
+OWN = "/home/ana/trainer/library/train_util.py"
+
+
+def cause(log: str) -> str:
+    return explain(log, SIGNATURES).cause
+
+
+def test_what_an_entry_fills_in_is_found_by_its_pattern() -> None:
+    for one in known():
+        named = set(PLACE.findall(one.cause + one.do))
+        assert named <= set(re.compile(one.text).groupindex), one.cause
+        assert not PLACE.search(one.avoid), one.cause
+
+
+def test_what_is_told_names_what_the_log_names() -> None:
+    told = explain(script("ImportError: cannot import name 'Foo' from 'other.models' (/v/other/__init__.py)"), ())
+    assert told.cause.startswith("other.models, as it is installed here, has no Foo:")
+    assert "outside of other.models)" in told.do
+
+
+def test_all_of_them_are_filled() -> None:
+    for one in known():
+        for words in (one.cause, one.do):
+            assert not PLACE.search(one.filled(words, Failure("RuntimeError", "none of its words", (), 1)))
+
+
+def test_what_a_program_says_as_it_stops() -> None:
+    log = traceback("ValueError: rank has to be even", (OWN, "parse", 'raise ValueError("rank has to be even")'))
+    own = log.replace("/usr/local/lib/python3.11/dist-packages/torch/nn/modules/module.py", OWN)
+    assert cause(own).endswith("stopped by itself. It said: rank has to be even.")
+    library = own.replace(OWN, "/v/lib/python3.11/site-packages/other/core.py")
+    assert cause(library) == ""
+
+
+def test_as_much_of_it_as_fits() -> None:
+    long = "rank has to be even " * 40
+    log = traceback(f"ValueError: {long}", (OWN, "parse", 'raise ValueError("rank")')).replace("t.to(", "t.of(")
+    assert len(cause(log)) < 300
+
+
+def test_rules_and_other_entries_come_before() -> None:
+    assert explain(script(META), SIGNATURES).rules == ("MDL001",)
+    removed = explain(script("ImportError: cannot import name 'cached_download' from 'huggingface_hub'"), SIGNATURES)
+    assert removed.known not in general() and (removed.known or removed.rules)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["'NoneType' object has no attribute 'to'", "object has no attribute 'x'", "got an unexpected keyword argument"],
+)
+def test_words_that_any_warning_may_have_tell_nothing_of_a_failure_that_is_known(words: str) -> None:
+    log = f"WARNING: plugin: {words}\n" + script(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB."
+    )
+    told = explain(log, SIGNATURES)
+    assert told.known not in general() and (told.known or told.rules)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        ("torch._dynamo.exc.Unsupported: call_function BuiltinVariable", "Unsupported"),
+        ("httpx.ConnectTimeout: _ssl.c:989: The handshake operation timed out", "ConnectTimeout"),
+        (
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated",
+            "BrokenProcessPool",
+        ),
+        ("triton.runtime.errors.OutOfResources: out of resource: shared memory", "OutOfResources"),
+        ("cv2.error: OpenCV(4.11.0) error: (-215:Assertion failed) !_src.empty()", "error"),
+    ],
+)
+def test_exceptions_whose_names_do_not_end_in_error(error: str, name: str) -> None:
+    for log in (script(error), f"Loading\n{error}\n"):
+        assert name in {failure.name for failure in failures(clean(log))}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Exception ignored in: <function Pool.__del__ at 0x7f>",
+        "Exception ignored while calling deallocator <function Pool.__del__ at 0x7f>:",
+        "--- Logging error ---",
+        "Task exception was never retrieved",
+    ],
+)
+def test_what_ended_nothing_is_no_failure(before: str) -> None:
+    assert explain(f"{before}\n{script('OSError: [Errno 9] Bad file descriptor')}", SIGNATURES).failure is None
+    told = explain(f"{before}\n{script('OSError: [Errno 9] Bad file descriptor')}{script(META)}", SIGNATURES)
+    assert told.rules == ("MDL001",)
