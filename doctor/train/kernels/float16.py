@@ -49,8 +49,8 @@ def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor]
     if scale.dim() == 2:
         factor = _power(1.0 / scale.amax(dim=1, keepdim=True).float())
         return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor.flatten()
-    factor = TO_ONE[codes.dtype]
-    return (codes.half() if factor == 1.0 else codes.half().mul_(factor)), scale / factor
+    to_one = TO_ONE[codes.dtype]
+    return (codes.half() if to_one == 1.0 else codes.half().mul_(to_one)), scale / to_one
 
 
 class _Product(torch.autograd.Function):
