@@ -43,16 +43,6 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sides(config: Mapping[str, Any]) -> dict[str, int]:
-    heads = int(config.get("num_attention_heads", 24))
-    return {
-        "width": heads * int(config.get("attention_head_dim", 128)),
-        "heads": heads,
-        "layers": int(config.get("num_layers", 19)) + int(config.get("num_single_layers", 38)),
-        "refiners": 0,
-    }
-
-
 # sd-scripts: library/flux_utils.py, library/strategy_flux.py (48d368fa); musubi-tuner: flux/flux_utils.py (30c658c4)
 _SD_SCRIPTS = Kohya(
     script="flux_train_network",
@@ -128,11 +118,7 @@ FLUX = Family(
     memory=Memory(
         word="flux.1",
         config=lambda name: {} if "schnell" in name else {"guidance_embeds": True},
-        sides=_sides,
-        kept=44.7,
-        moment=16.6,
-        half_kept=73.5,
-        half_moment=26.5,
+        heads=("num_attention_heads", 24),
         text=512,
         beside=True,
     ),

@@ -130,26 +130,29 @@ class Memory:
     """What a prediction of memory rests on.
 
     `word` is in the names of published models, whose config is taken as `config` of that name says where it is not
-    here. `sides` reads width, heads, layers and refiners out of a transformer's config. `kept` is what a block keeps
-    for its backward, `moment` what it needs for a moment beside that: bytes per token and unit of width in 16-bit
-    training; `half_kept` and `half_moment` are the same where zdoctor's runner multiplies in float16
-    (doctor/train/kernels/float16.py). All were fitted to traces of the full-size model (benchmarks/trace.py). A
-    prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
+    here. `heads` is the key of a transformer's config that counts attention heads, with their number where it is not
+    written. What a step holds is mined from its class (`steps.py`). A prompt has `text` tokens; a token of a picture
+    is `pixels` wide and high; sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
     the text encoders while the transformer is on the card, and quantizes the transformer there; `caches` that the
-    size of its caches is known.
+    size of its caches is known. The text encoder's module `dropped` is let go. With
+    low_vram samples are decoded in tiles of `tile` pixels a side, 0: whole. An edited picture has one control image,
+    or with `several_controls` as many as are given, of `control_pixels` (0: as large as the picture), and each is as
+    `control_text` tokens more of the prompt.
     """
 
     word: str
     config: Callable[[str], dict[str, Any]]
-    sides: Callable[[ModelConfig], dict[str, int]]
-    kept: float
-    moment: float
-    half_kept: float
-    half_moment: float
+    heads: tuple[str, int]
     text: int
+    pixels: int = 16
     padding: int = 1
     beside: bool = False
     caches: bool = False
+    dropped: str = ""
+    tile: int = 0
+    several_controls: bool = False
+    control_pixels: int = 0
+    control_text: int = 0
 
 
 @dataclass(frozen=True)
