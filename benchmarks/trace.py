@@ -1,178 +1,138 @@
-"""Peaks of a training step of the full-size models, traced without their weights, beside what is predicted.
+"""Peaks of training steps that are rehearsed without data, beside what is predicted in a closed form.
 
-    python benchmarks/trace.py [zimage | flux] [half]
+    python benchmarks/trace.py [full] [FAMILY ...]
 
-The real transformer with the runner's LoRA (rank 16) and AdamW runs two steps on tensors without data (FakeTensor),
-which takes no GPU and little memory. `half`: an int8 base and the runner's float16, as on a card without bf16.
-Counted are the bytes of all tensors that are alive, each rounded up to 512, and not CUDA's context, workspaces and
-fragmentation. Minutes on a CPU.
+The real transformer with a LoRA makes a step on tensors without data (doctor/train/rehearsal), which takes no GPU and
+little memory: with few blocks in many settings, or as it is published in few (`full`). Counted are the bytes of all
+tensors that are alive, each rounded up to 512, but for the optimizer's, and not CUDA's context, workspaces and
+fragmentation. The prediction is what `zdoctor check` says of the same model and settings. Minutes on a CPU.
 """
 
 from __future__ import annotations
 
+import json
+import statistics
 import sys
 import time
-import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from itertools import product
+from math import ceil
+from typing import Any, NamedTuple
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
-
-from zdoctor.doctor.memory import GIB, predict
-from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Run, System
+from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families.tensors import needed_tensors
+from zdoctor.doctor.memory import GIB, Placed, placed, predict
+from zdoctor.doctor.memory.case import Case
+from zdoctor.doctor.memory.rehearsal import Question, question_of
+from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Run, System, Unknown
+from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.model.trainer import RUNNER
-from zdoctor.doctor.train.families import flux, zimage
-from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear
-from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
-from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks, use_float16
-from zdoctor.doctor.train.weights.materialize import linear_shapes
-from zdoctor.doctor.train.weights.materialize import replace_module as put
+from zdoctor.doctor.train.rehearsal.program import answer
 from zdoctor.doctor.trainers.read import read_config
 
-RANK = 16
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
-CARD = Gpu(0, "a card", 200 * GIB, 190 * GIB, (9, 0), "1", "assumed")
+CARD = Gpu(0, "a card", 900 * GIB, 890 * GIB, (9, 0), "1", "assumed")
+COUNTED = ("transformer", "LoRA weights", "gradients", "activations")
 OLD_CARD = replace(CARD, capability=(7, 5))
-# (checkpointing, resolution, batch size, with control images)
-CASES = [
-    (True, 512, 1, False),
-    (True, 1024, 1, False),
-    (True, 1024, 2, False),
-    (True, 1024, 1, True),
-    (False, 512, 1, False),
-    (False, 1024, 1, False),
-]
+# architecture -> what of its config makes it small, and as it is published
+MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "zimage": ({"n_layers": 3}, {}),
+    "flux": ({"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True}, {"guidance_embeds": True}),
+    "flux_kontext": ({"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True}, {"guidance_embeds": True}),
+    "qwen_image": ({"num_layers": 3}, {}),
+    "qwen_image_edit_plus": ({"num_layers": 3}, {}),
+}
 
 
-class Alive(TorchDispatchMode):
-    """Counts the bytes of the storages that are alive, `now` and at the `peak`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self.known: set[int] = set()
-
-    def add(self, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, -(-storage.nbytes() // 512) * 512
-        if key not in self.known:
-            self.known.add(key)
-            self.now += size
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self.gone, key, size)
-
-    def gone(self, key: int, size: int) -> None:
-        self.known.discard(key)
-        self.now -= size
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for value in tree_iter(found):
-            if isinstance(value, torch.Tensor):
-                self.add(value)
-        return found
+class Setting(NamedTuple):
+    architecture: str
+    trainer: str
+    pixels: int
+    batch: int
+    rank: int
+    quantized: bool
+    checkpointing: bool
+    controls: int = 0
+    is_old: bool = False
 
 
-def quantize(model: Any, family: Any) -> None:
-    """Put int8 Linears without data in the place of those that the runner quantizes."""
-    for name, (rows, columns) in linear_shapes(model).items():
-        if family.RECORD.is_quantized(name):
-            codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
-            bias = model.get_submodule(name).bias
-            put(model, name, QuantizedLinear(codes, scale, None if bias is None else bias.data, columns))
+def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
+    """A runner's step on an old card is one in float16 on 8 bits."""
+    edits = family_of(architecture).edits
+    controls = (1, 2) if architecture == "qwen_image_edit_plus" else (1,) if edits else (0,)
+    if full:
+        for again, size, count in ((True, 1024, 1), (True, 512, 2), (False, 512, 1)):
+            yield Setting(architecture, "ai-toolkit", size, count, 16, again, again, controls[0])
+        return
+    for size, count, rank, again in product((512, 1024, 1536), (1, 2), (16, 96), (True, False)):
+        yield Setting(architecture, "ai-toolkit", size, count, rank, (rank > 16) == again, again, controls[-1])
+    if family_of(architecture).own is not None:
+        for size, count, rank, old in product((512, 1024), (1, 2), (16, 64), (False, True)):
+            yield Setting(architecture, RUNNER, size, count, rank, True, count == 1, controls[-1], old)
 
 
-def traced(run: Run, size: int, half: bool) -> int:
-    """Bytes at the peak of the second step."""
-    from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
-    from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
-
-    of_flux = run.architecture != "zimage"
-    family: Any = flux if of_flux else zimage
-    make: Any = FluxTransformer2DModel if of_flux else ZImageTransformer2DModel
-    options = {"guidance_embeds": True} if of_flux else {}
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        kind = torch.float32 if half else torch.bfloat16
-        torch.set_default_dtype(kind)
-        model = make(**options).eval().requires_grad_(False)
-        torch.set_default_dtype(torch.float32)
-        if half:
-            quantize(model, family)
-            use_float16(model)
-        network = add_network(model, lora_targets(model), run.recipe.network, 0)
-        parameters = list(trainable_parameters(network, "").values())
-        if run.gradient_checkpointing:
-            model.enable_gradient_checkpointing(gradient_checkpointing_func=checkpoint_blocks(model, network))
-        optimizer = torch.optim.AdamW(parameters, foreach=False)
-        latent = torch.zeros(run.batch_size, 16, size // 8, size // 8, dtype=kind)
-        control = torch.zeros_like(latent) if run.architecture == "flux_kontext" else None
-        states = torch.zeros(512, 4096) if of_flux else torch.zeros(256, 2560)
-        text = {"states": states.bfloat16(), "pooled": torch.zeros(768, dtype=torch.bfloat16)}
-        with Alive() as alive:
-            for tensor in (*model.parameters(), *model.buffers()):
-                alive.add(tensor)
-            for _ in range(2):
-                alive.peak = alive.now
-                guess = family.predict(
-                    model, latent, torch.full((run.batch_size,), 0.5), [text] * run.batch_size, 1.0, control
-                )
-                loss = guess.square().mean()
-                del guess
-                loss.backward()
-                del loss
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-    return alive.peak
-
-
-def predicted(run: Run, half: bool) -> float:
-    if half:
-        run = replace(run, trainer=RUNNER, quantization="int8")
-    memory = predict(
-        run, ModelFolder(run.base_model or "", "absent", None), (), SYSTEM, (OLD_CARD if half else CARD,)
-    )
-    assert isinstance(memory, Memory), memory
-    step = next(phase for phase in memory.phases if phase.name == "training step")
-    return (step.total - step.items["CUDA context (assumed)"]) / GIB
-
-
-def run_of(architecture: str, model: str, size: int) -> Run:
+def run_of(one: Setting) -> Run:
+    folders = "".join(f", control_path_{n + 1}: c" for n in range(one.controls))
+    again = str(one.checkpointing).lower()
+    quantize = "quantize: true, qtype: qfloat8, quantize_te: false, " if one.quantized else ""
     text = (
         "job: extension\nconfig:\n  name: t\n  process:\n  - type: sd_trainer\n    training_folder: out\n"
-        f"    network: {{type: lora, linear: {RANK}}}\n"
-        "    train: {dtype: bf16, cache_text_embeddings: true, disable_sampling: true}\n"
-        f"    datasets: [{{folder_path: d, resolution: {size}, cache_latents_to_disk: true}}]\n"
-        f"    model: {{name_or_path: {model}, arch: {architecture}}}\n"
+        f"    network: {{type: lora, linear: {one.rank}, linear_alpha: {one.rank}}}\n"
+        f"    train: {{dtype: bf16, batch_size: {one.batch}, gradient_checkpointing: {again}, "
+        "cache_text_embeddings: true, disable_sampling: true}\n"
+        f"    datasets: [{{folder_path: d, resolution: {one.pixels}, cache_latents_to_disk: true{folders}}}]\n"
+        f"    model: {{{quantize}name_or_path: /m, arch: {one.architecture}}}\n"
     )
-    return read_config("t.yaml", text.encode(), {}).runs[0]
+    run = read_config("t.yaml", text.encode(), {}).runs[0]
+    if one.trainer != RUNNER:
+        return run
+    precision = replace(run.recipe.precision, quantization="int8")
+    return replace(run, trainer=RUNNER, recipe=replace(run.recipe, precision=precision))
 
 
-def main(which: str, half: bool) -> None:
-    print(f"{'case':44} {'traced':>8} {'predicted':>9}  GiB of tensors, torch {torch.__version__}")
-    for checkpointed, size, batch, edits in CASES:
-        if which == "zimage":
-            if edits:
-                continue
-            run = run_of("zimage", "Tongyi-MAI/Z-Image-Turbo", size)
-        else:
-            name = "black-forest-labs/FLUX.1-" + ("Kontext-dev" if edits else "dev")
-            run = run_of("flux_kontext" if edits else "flux", name, size)
-        if edits:
-            run = replace(run, datasets=tuple(replace(d, control_folders=("c",)) for d in run.datasets))
-        run = replace(run, gradient_checkpointing=checkpointed, batch_size=batch)
-        began = time.monotonic()
-        found, said = traced(run, size, half) / GIB, predicted(run, half)
-        words = f"{run.architecture} {size}, batch {batch}, {'' if checkpointed else 'not '}checkpointed"
-        print(
-            f"{words:44} {found:8.2f} {said:9.2f}  {said / found - 1:+.1%}, {time.monotonic() - began:.0f} s",
-            flush=True,
-        )
+def predicted(memory: Memory | Unknown) -> int:
+    assert isinstance(memory, Memory), memory
+    step = next(phase for phase in memory.phases if phase.name == STEP)
+    return sum(size for name, size in step.items.items() if name in COUNTED)
+
+
+def rehearsed(case: Case) -> int:
+    question = question_of(case)
+    assert isinstance(question, Question), question
+    told = answer(json.loads(question.as_json()))
+    assert "peak" in told, told
+    return int(told["peak"])
+
+
+def main(families: list[str], *, full: bool) -> None:
+    print(f"{'setting':84} {'rehearsed':>9} {'predicted':>9}  GiB")
+    errors: list[float] = []
+    for architecture in families or MODELS:
+        config = MODELS[architecture][full]
+        name = family_of(architecture).class_name
+        part = Component("transformer", "/m/t", name, config, (), needed=needed_tensors(name, config))
+        folder = ModelFolder("/m", "diffusers", "/m", {"transformer": part})
+        for one in settings(architecture, full=full):
+            began = time.monotonic()
+            run, card = run_of(one), OLD_CARD if one.is_old else CARD
+            on = placed(run, folder, (), SYSTEM, (card,))
+            assert isinstance(on, Placed), on
+            found, said = rehearsed(on.case), predicted(predict(run, folder, (), SYSTEM, (card,)))
+            errors.append(said / found - 1)
+            words = (
+                f"{architecture} {one.trainer} {one.pixels} px, batch {one.batch}, rank {one.rank}, "
+                f"{'8 bits' if one.quantized else 'bf16'}, {'' if one.checkpointing else 'not '}checkpointed"
+                f"{', float16' if one.is_old else ''}"
+            )
+            seconds = time.monotonic() - began
+            print(f"{words:84} {found / GIB:9.2f} {said / GIB:9.2f}  {errors[-1]:+.1%}, {seconds:.0f} s", flush=True)
+    sizes_off = sorted(map(abs, errors))
+    print(
+        f"{len(errors)} settings: median error {statistics.median(sizes_off):.2%}, worst {sizes_off[-1]:.1%}, "
+        f"19 of 20 within {sizes_off[ceil(0.95 * len(sizes_off)) - 1]:.1%}"
+    )
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    main("zimage" if "zimage" in sys.argv else "flux", "half" in sys.argv)
+    main([word for word in sys.argv[1:] if word != "full"], full="full" in sys.argv)

@@ -30,6 +30,7 @@ COMMANDS = {
     "extract": "copy a repository from the hub cache to a plain folder, verified",
     "cache": "show every hub cache, its health and its waste; --fix repairs one repository",
     "explain": "why a training run ended, by its log; or what a rule looks at and why",
+    "memory": "rehearse a config's step without data: each phase against the card, and what makes it fit",
     "probe": "run one step of a model of your own and say what of it is not trained",
     "rules": "list every rule",
     "schema": "a trainer's keys: as JSON schema for editors, or mined from a checkout",

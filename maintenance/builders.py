@@ -5,9 +5,14 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 from zdoctor.maintenance.classes import Source
 from zdoctor.maintenance.remembering import lifted, plain
@@ -15,17 +20,36 @@ from zdoctor.maintenance.remembering import lifted, plain
 Tree = dict[str, tuple[Any, ...]]
 
 
-class Diffusers:
-    """A class that is built from keyword arguments."""
+class Keywords:
+    """A class that is built from keyword arguments, or from one object that is: of diffusers, or a trainer's own."""
 
     def __init__(self, source: Source) -> None:
-        self.kind: Any = getattr(importlib.import_module(source.module), source.name)
-        parameters = inspect.signature(self.kind.__init__).parameters.values()
+        module = _module(source.module) if source.trainer else importlib.import_module(source.module)
+        self.kind: Any = getattr(module, source.kind or source.name)
+        self.made_of: Any = getattr(module, source.made_of) if source.made_of else None
+        parameters = inspect.signature(self.made_of or self.kind.__init__).parameters.values()
         self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        if self.made_of:  # as its fields are made, or of what has no default as it is published
+            made = {f.name: f.default_factory() for f in fields(self.made_of) if callable(f.default_factory)}
+            self.defaults = {**source.configs[0], **self.defaults, **made}
 
     def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
         every = {**self.defaults, **config}
-        return self.kind(**({key: lifted(value, key) for key, value in every.items()} if lift else every))
+        given = {key: lifted(value, key) for key, value in every.items()} if lift else every
+        return self.kind(self.made_of(**given)) if self.made_of else self.kind(**given)
+
+
+def _module(name: str) -> Any:
+    """A module of a checkout: packages above it are not run, and what only its computing takes need not be there."""
+    above = name.split(".")[:-1]
+    for end in range(1, len(above) + 1):
+        package = ".".join(above[:end])
+        places = [str(place) for path in sys.path if (place := Path(path, *above[:end])).is_dir()]
+        sys.modules.setdefault(package, ModuleType(package)).__path__ = places
+    with suppress(ImportError):
+        return importlib.import_module(name)
+    sys.modules["einops"] = Mock(__spec__=None)
+    return importlib.import_module(name)
 
 
 class Transformers:
@@ -41,6 +65,10 @@ class Transformers:
         if lift:
             _lift(made, "")
         return self.kind(made)
+
+
+def maker_of(source: Source) -> Keywords | Transformers:
+    return Transformers(source) if source.module == "transformers" else Keywords(source)
 
 
 def _inner(config: Any) -> list[str]:

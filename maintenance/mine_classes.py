@@ -1,6 +1,6 @@
-"""Make doctor/families/record/classes.json anew: the tensors of every model class, as functions of its config.
+"""Make doctor/families/record/classes/*.json anew: the tensors of every model class, as functions of its config.
 
-    python -m zdoctor.maintenance.mine_classes [CLASS ...]
+    python -m zdoctor.maintenance.mine_classes [CLASS ...] [--source CHECKOUT]
 
 Each class is built on the meta device, with numbers in its config that remember how they were computed. What its
 tensors' sizes were computed from is written down, and then held against the class itself, built from other configs. A
@@ -9,6 +9,7 @@ key that changes the tensors in a way that cannot be written so is `fixed`: of a
 
 from __future__ import annotations
 
+import argparse
 import ast
 import copy
 import importlib
@@ -16,21 +17,23 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from zdoctor.doctor.families.record.mined import CLASSES_FILE, shapes_of
+from zdoctor.doctor.families.record.mined import CLASSES as CLASSES_FOLDER
+from zdoctor.doctor.families.record.mined import shapes_of
 from zdoctor.doctor.families.record.shapes import BadConfig
-from zdoctor.maintenance.builders import Diffusers, Transformers, Tree, plain_tree, tree_of
+from zdoctor.maintenance.builders import Transformers, Tree, maker_of, plain_tree, tree_of
 from zdoctor.maintenance.classes import CLASSES, Source
 from zdoctor.maintenance.remembering import Sized, number_of, remembering, text_of
 
-_FEW = 4  # blocks of a list while it is mined
+_FEW = 6  # blocks of a list while it is mined
 
 
 class _Miner:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.maker = Diffusers(source) if source.module.startswith("diffusers") else Transformers(source)
+        self.maker = maker_of(source)
         self.follow: dict[str, str] = {}
 
     def built(self, config: Mapping[str, Any], *, lift: bool = False) -> Tree | None:
@@ -51,10 +54,10 @@ class _Miner:
         if whole is None:
             raise SystemExit(f"{self.source.name} cannot be built: {self.why}")
         lists = self._lists(base, values)
-        few = _with(base, dict.fromkeys(lists.values(), _FEW))
-        tree = self.built(few, lift=True)
-        if tree is None:
-            raise SystemExit(f"{self.source.name} cannot be built with few blocks: {self.why}")
+        counts = dict.fromkeys(re.findall(r"[A-Za-z_][\w.]*", " ".join(lists.values())), _FEW)
+        few, tree = _with(base, counts), self.built(_with(base, counts), lift=True)
+        if tree is None or not lists.keys() <= _lengths(tree).keys():
+            counts, few, tree = {}, base, self.built(base, lift=True) or {}
         tree = self._explained(tree, few, values)
         table: dict[str, Any] = {
             "fixed": {},
@@ -63,7 +66,7 @@ class _Miner:
             "lists": lists,
             "tensors": _patterns(tree, lists),
         }
-        self._bound(table, few, {**values, **dict.fromkeys(lists.values(), _FEW)})
+        self._bound(table, few, {**values, **counts})
         real, ours = plain_tree(whole), self._ours(table, base)
         if ours != real:
             both = sorted(n for n in {*ours, *real} if ours.get(n) != real.get(n))
@@ -128,25 +131,31 @@ class _Miner:
         return found
 
     def _lists(self, base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
-        """Which key counts the blocks of each list."""
-        found: dict[str, str] = {}
-        small = {k: 2 for k, v in values.items() if _counts(k) and isinstance(v, int) and not isinstance(v, bool)}
-        base = _with(base, small)
+        """How many blocks each list has, as a sum of keys."""
+        counts = {key: _FEW for key, value in values.items() if _counts(key) and _is_whole(value)}
+        base = _with(base, counts)
         before = _lengths(self.built(base) or {})
-        for key in small:
-            after = _lengths(self.built(_with(base, {key: 5})) or {})
-            grown = [
-                name
-                for name, length in after.items()
-                if length - before.get(name, 0) == 3 and before.get(name, 2) == 2
-            ]
-            found.update(dict.fromkeys(grown, key))
+        sums: dict[str, dict[str, int]] = {}
+        for key in counts:
+            steps = ((step, self.built(_with(base, {key: _FEW + step}))) for step in (3, -3))
+            step, tree = next((one for one in steps if one[1] is not None), (0, None))
+            after = _lengths(tree or {})
+            for name in {*before, *after} if tree else ():
+                times, rest = divmod(after.get(name, 0) - before.get(name, 0), step)
+                if rest == 0 and times in (1, -1):
+                    sums.setdefault(name, {})[key] = times
         # a list within blocks of another grows with it in number, not in length
-        return {name: key for name, key in found.items() if not re.search(r"\.\d+(\.|$)", name)}
+        return {
+            name: _sum(of, before.get(name, 0) - sum(of.values()) * _FEW)
+            for name, of in sums.items()
+            if not re.search(r"\.\d+(\.|$)", name)
+        }
 
     def _bound(self, table: dict[str, Any], base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Note the values, and the lengths of lists, that tensors depend on in another way than the table says."""
-        words = isinstance(self.maker, Diffusers)  # of a config of transformers most are of no part in what is built
+        words = not isinstance(
+            self.maker, Transformers
+        )  # of a config of transformers most are of no part in what is built
         for key, value in values.items():
             if words and key not in self.follow and _is_word(value):
                 table["fixed"][key] = list(value) if isinstance(value, tuple) else value
@@ -191,6 +200,14 @@ def _number(text: str, defaults: Mapping[str, Any], config: Mapping[str, Any]) -
         return shapes_of({"defaults": defaults, "tables": [table]}, config)["it"][0]
     except BadConfig:
         return None
+
+
+def _sum(keys: Mapping[str, int], rest: int) -> str:
+    """ "num_layers + num_single_layers + 1", as an expression."""
+    text = " ".join(
+        f"{'+' if times > 0 else '-'} {key}" for key, times in sorted(keys.items(), key=lambda one: -one[1])
+    )
+    return text.removeprefix("+ ") + (f" {'+' if rest > 0 else '-'} {abs(rest)}" if rest else "")
 
 
 def _is_whole(value: Any) -> bool:
@@ -285,12 +302,20 @@ def _patterns(tree: Tree, lists: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _slices(numbers: set[int], length: int) -> list[str]:
-    choices = {"*": slice(None), "[:-1]": slice(None, -1), "[1:]": slice(1, None), "[-1:]": slice(-1, None)}
-    choices |= {"[:1]": slice(None, 1), "[1:-1]": slice(1, -1)}
-    for text, which in choices.items():
-        if set(range(length)[which]) == numbers:
-            return [text]
-    return [str(number) for number in sorted(numbers)]
+    """The blocks of these numbers in a list of any length: all, or those from and to a place near an end."""
+    if len(numbers) == length:
+        return ["*"]
+    first = next(n for n in range(length + 1) if n not in numbers)
+    last = next(n for n in range(length + 1) if length - 1 - n not in numbers)
+    middle = numbers - {*range(first), *range(length - last, length)}
+    if middle and middle == {*range(min(middle), max(middle) + 1)}:
+        start, stop = min(middle), max(middle) + 1 - length
+        return [*_slices(numbers - middle, length), f"[{start}:{stop}]"]
+    if middle:
+        return [str(number) for number in sorted(numbers)]
+    if not (first and last) and first + last > length // 2:  # nearly all of them
+        return [f"[:{first - length}]" if first else f"[{length - last}:]"]
+    return [text for text, many in ((f"[:{first}]", first), (f"[-{last}:]", last)) if many]
 
 
 def _asked(tables: list[dict[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,7 +341,7 @@ def mine(source: Source) -> dict[str, Any]:
     library = importlib.import_module(source.module.partition(".")[0])
     defaults = _asked(tables, {**_flat(miner.maker.defaults), **miner.follow})
     return {
-        "from": f"{library.__name__} {library.__version__}",
+        "from": source.trainer or f"{library.__name__} {library.__version__}",
         "defaults": defaults,
         "published": source.configs,
         "tables": tables,
@@ -332,20 +357,24 @@ def real_shapes(source: Source, config: Mapping[str, Any]) -> dict[str, tuple[in
     return plain_tree(tree)
 
 
-def main(names: list[str]) -> None:
-    found = json.loads(CLASSES_FILE.read_text("utf-8")) if CLASSES_FILE.exists() else {}
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="CLASS")
+    parser.add_argument("--source", type=Path, help="a trainer's checkout, for the classes of its own")
+    options = parser.parse_args()
+    if options.source:
+        sys.path.append(str(options.source))
     for source in CLASSES:
-        if not names or source.name in names:
+        if source.name in options.names or not (options.names or (source.trainer and not options.source)):
             print(source.name, flush=True)
-            found[source.name] = mine(source)
-    CLASSES_FILE.write_text(written(found), "utf-8")
+            (CLASSES_FOLDER / f"{source.name}.json").write_text(written(mine(source)), "utf-8")
 
 
 def written(found: Mapping[str, Any]) -> str:
-    """The file's text: a line for each shape, in the order of names."""
-    text = json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False)
+    """The file's text: a line for each shape."""
+    text = json.dumps(found, indent=1, ensure_ascii=False)
     return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m.group(1)) + "]", text) + "\n"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+_MODELS = ("diffusers.models", "diffusers.pipelines", "transformers.models", "extensions_built_in.diffusion_models")
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"}
 
 
@@ -97,8 +98,8 @@ _BUILTINS: Mapping[str, Any] = {"int": _Int, "min": _chooser("min", min), "max":
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Modules of diffusers and transformers compute with these in place of the builtins; Parameters keep sizes."""
-    modules = {id(m): m for n, m in sys.modules.items() if n.startswith(("diffusers.models", "transformers.models"))}
+    """Modules that build models compute with these in place of the builtins; Parameters keep sizes."""
+    modules = {id(m): m for n, m in sys.modules.items() if n.startswith(_MODELS)}
     changed = [m for m in modules.values() if m is not None and not _BUILTINS.keys() & vars(m).keys()]
     for module in changed:
         vars(module).update(_BUILTINS)

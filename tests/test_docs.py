@@ -9,11 +9,12 @@ import pytest
 
 from zdoctor import __version__
 from zdoctor.doctor.cli import parser
-from zdoctor.doctor.families import classes, families
+from zdoctor.doctor.families import classes, families, family_of
 from zdoctor.doctor.families.record.mined import mined_classes
 from zdoctor.doctor.rules import all_repairs, all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import names
+from zdoctor.tests.models import run_of
 from zdoctor.tests.picture import picture, words_of
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +41,16 @@ def test_the_rules_page_is_up_to_date(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--golden"):
         file.write_text(rules_page(), encoding="utf-8")
     assert file.read_text(encoding="utf-8") == rules_page(), "python -m pytest tests/test_docs.py --golden"
+
+
+def ui_jobs() -> list[str]:
+    """What ai-toolkit's interface calls the architectures that one can choose."""
+    lines = (ROOT / "benchmarks" / "corpus.tsv").read_text(encoding="utf-8").splitlines()
+    return [block.removeprefix("job ") for line in lines if (block := line.split("\t")[-1]).startswith("job ")]
+
+
+def architecture_of(job: str) -> str | None:
+    return run_of("model", job).recipe.architecture
 
 
 def families_page() -> str:
@@ -69,6 +80,12 @@ def families_page() -> str:
         ]
         row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))
         lines.append(f"| {' | '.join(row)} |")
+    judged = {name: family_of(architecture_of(name)).loader is not None for name in ui_jobs()}
+    lines += [
+        "",
+        f"Of the {len(judged)} jobs that ai-toolkit's own interface makes, {sum(judged.values())} have their model's "
+        f"files judged; not {', '.join(f'`{name}`' for name, done in judged.items() if not done)}.",
+    ]
     names = sorted({*classes(), *mined_classes()})
     lines += ["", f"Classes whose tensors are known: {', '.join(f'`{name}`' for name in names)}.", ""]
     return "\n".join(lines)

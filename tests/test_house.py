@@ -89,7 +89,7 @@ def test_only_the_runner_is_heavy(file: Path) -> None:
 # The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
 TRAIN_LAYERS = (
     *("probe_scripts", "settings", "runtime", "distributed", "kernels", "weights", "components", "families"),
-    *("transformer", "network", "dataset", "encode", "step", "sampling", "output", ""),
+    *("transformer", "network", "rehearsal", "dataset", "encode", "step", "sampling", "output", ""),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ...doctor.families import family_of, loader_of
+from ...doctor.families import loader_of, opened_by
 from ...doctor.families.part_files import tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
@@ -184,7 +184,7 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     for part, weight in own:
         if weight.problem not in (None, "missing"):
             pickle = weight.problem == "pickle"
-            if pickle and not family_of(run.recipe.architecture).name:
+            if pickle and not opened_by(run).name:
                 continue  # many are published so, and no other rule would look into it
             yield found(
                 run.where(part.key),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...doctor.families import family_of, family_with, loader_of
+from ...doctor.families import family_of, family_with, loader_of, opened_by
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.pattern import pattern
@@ -46,7 +46,7 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     containing a config.json file
     """
     loader = loader_of(run)
-    if not family_of(run.recipe.architecture).name:
+    if not opened_by(run).name:
         raise NotApplicable  # MDL001 says that nothing is known of its files
     if (refused := _refused_file(run, model, loader)) is not None:
         yield refused
@@ -71,11 +71,10 @@ def _said(run: Run, part: Component, message: str, otherwise: str, *, more: Evid
 def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader | None) -> Finding | None:
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
     expected = loader.components.get(part.name, ()) if loader is not None else ()
-    single = model.layout == "single-file" and part.name == "transformer"
-    strict = single or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
+    strict = part.strict or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
     wrong_class = part.class_name is not None and part.class_name not in expected
     if expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
-        other = family_with(part.class_name).name if part.name == "transformer" else ""
+        other = family_with(part.class_name).name if loader is not None and part.name == loader.main else ""
         needs = "{component} is a {actual}, but {family} needs a {expected} (config.json in {folder})."
         return _said(
             run,
@@ -89,7 +88,7 @@ def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader 
         )
     plain = not (part.config or {}).get("quantization_config")
     scales = [name for name in part.tensors if plain and name.endswith(SCALES)]
-    if scales and (not single or not foreign(part)):
+    if scales and (not part.strict or not foreign(part)):
         return _said(
             run,
             part,
@@ -106,7 +105,6 @@ def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader 
 
 def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
     held = contents(part.tensors)
-    single = model.layout == "single-file" and part.name == "transformer"
     if held:
         one = len(part.weights) == 1
         what = "{files} of {component} holds {held}" if one else "The files of {component} hold {held}"
@@ -126,7 +124,7 @@ def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Fin
         part,
         what + " (such as {example}).",
         otherwise,
-        more=_conversion(run, part) if single else {},
+        more=_conversion(run, part) if part.strict else {},
         files=files(part),
         held=held,
         example=next(name for name in part.tensors if name not in (part.needed or {})),
@@ -150,7 +148,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
             example=wrong[0],
             actual=list(tensors[wrong[0]].shape),
             expected=list(needed[wrong[0]]),
-            asker="config.json" if model.layout != "part-files" else run.trainer,
+            asker="config.json" if model.layout != "part-files" and part.config is not None else run.trainer,
         )
     beyond = [name for name in tensors if needed and name not in needed]
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
@@ -158,7 +156,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         head = part.name == "text_encoder" and beyond == ["lm_head.weight"]
         if by_kohya is not None and by_kohya.strict and beyond and not foreign(part) and not head:
             yield _too_many(run, part, beyond, "it", {"component": part.name})
-    elif beyond and model.layout == "single-file" and part.name == "transformer" and not run.by_runner:
+    elif beyond and part.strict and not run.by_runner:
         more = {"component": part.name, "folder": part.folder, **_conversion(run, part)}
         yield _too_many(run, part, beyond, "a single file", more)
     elif not wrong:
@@ -242,7 +240,9 @@ def _fit_together(run: Run, model: ModelFolder, loader: Loader | None) -> Iterat
 def _refused_file(run: Run, model: ModelFolder, loader: Loader | None) -> Finding | None:
     """A file where this loader opens only folders and hub ids, or a file of another ending than it knows."""
     is_file = model.layout == "single-file" or (model.layout == "absent" and _HUB_FILE.fullmatch(model.source))
-    if loader is None or not is_file or (loader.single_file is not None and model.source.endswith(".safetensors")):
+    if loader is None or not is_file or loader.origin(loader.main).file is not None:
+        return None
+    if loader.single_file is not None and model.source.endswith(".safetensors"):
         return None
     part = model.components.get("transformer")
     held = contents(part.tensors) if part is not None else ""

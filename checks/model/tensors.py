@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...doctor.families import family_of, loader_of, no_record
+from ...doctor.families import family_of, loader_of, no_record, opened_by
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
 from ...doctor.rules import Unestablished, prevents, rule
@@ -54,7 +54,8 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
     loader = loader_of(run)
-    if loader is not None and loader.single_file is None and model.layout == "single-file":
+    named = loader is not None and loader.origin(loader.main).file is not None
+    if loader is not None and not named and loader.single_file is None and model.layout == "single-file":
         raise Unestablished(f"{run.trainer} opens no single file for {family_of(run.recipe.architecture).title}")
     said = compared = False
     unjudged: list[str] = []
@@ -67,7 +68,7 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
             said = True
             yield _lacking(run, model, part, missing)
     unjudged = [*filter(None, unjudged), *_absent(run, model)]
-    recorded = family_of(run.recipe.architecture).transformer is not None
+    recorded = opened_by(run).transformer is not None
     if not recorded and not said and (unjudged or not compared):
         raise Unestablished("; ".join([no_record(run.recipe.architecture), *unjudged]))
     if model.layout == "absent":
@@ -130,7 +131,7 @@ def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
         return _AT_THE_MOVE + ("" if text_encoder else _NO_CURE) if part.name in _MOVED else _META
     if part.name.startswith("text_encoder") and not by_parts:
         return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
-    if by_parts or model.layout == "single-file":
+    if by_parts or part.strict:
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
     return _META
 

@@ -41,6 +41,7 @@ def examined(
     to_repair: bool = False,
     worlds: dict[str | None, World] | None = None,
     text: bytes | None = None,
+    prove: bool = True,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
@@ -78,7 +79,7 @@ def examined(
         if base is not None:
             raise UserError("--base is the model of a LoRA, and no LoRA was named.", LORA_TYPED)
         whose = trainer or _whose(config, settings, text)
-        seen = examine_config(config, world, rules, text, deep=deep, trainer=whose, as_runner=as_runner)
+        seen = examine_config(config, world, rules, text, deep=deep, trainer=whose, as_runner=as_runner, prove=prove)
     elsewhere = None if machine == HERE and settings.machine is None else machine
     words = (("machine", elsewhere), ("trainer", trainer), ("trainer-source", trainer_source), ("base", base))
     options = tuple((name, value) for name, value in words if value is not None)

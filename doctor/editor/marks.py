@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..configs.edit import EditError, apply_edits
 from ..examine.examination import Examination
-from ..model import Finding, Fix, ReplaceText, SetValue, WriteText
+from ..model import Finding, Fix, ReplaceText, SetValue
 from ..model.extent import extent, lines_of
 from ..model.record import dataclass
 
@@ -40,16 +40,10 @@ def marks(seen: Examination) -> Iterator[Mark]:
             yield Mark(line, 0, first if line == 0 else len(lines_of(config.text)[line]), finding)
 
 
-def mended(seen: Examination, fix: Fix) -> str | None:
-    """The text with the fix made; None for a fix that does anything else, or that does not fit the text any more."""
-    config, edits = seen.written, []
-    for step in fix.steps:
-        if step.path != config.path or not isinstance(step, SetValue | ReplaceText | WriteText):
-            return None
-        if isinstance(step, WriteText):
-            return step.text
-        edits.append(step)
+def mended(text: str, path: str, fix: Fix) -> str | None:
+    """The text of the file with the fix made; None for a fix that does anything else, or that does not fit it."""
+    edits = [step for step in fix.steps if step.path == path and isinstance(step, SetValue | ReplaceText)]
     try:
-        return apply_edits(config.text, edits) if edits else None
+        return apply_edits(text, edits) if edits and len(edits) == len(fix.steps) else None
     except EditError:
         return None

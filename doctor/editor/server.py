@@ -1,7 +1,8 @@
 """The language server: what an editor asks of a config over stdin and stdout, answered by pygls.
 
 One check runs at a time. While it runs an editor may change the text as often as it likes: only the last one is
-looked at next. The machine is looked at anew when a file is opened or saved, not at every key.
+looked at next. The machine is looked at anew when a file is opened or saved, not at every key. Repairs are examined
+when they are asked for, which takes as long as the check itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
@@ -32,11 +34,10 @@ _EFFECT = {"changes-result": " (changes what is learnt)"}
 
 @dataclass
 class Opened:
-    """A file that is open: the last look at it, the keys that its trainer reads, and the marks with their places."""
+    """A file that is open: the last look at it, and the keys that its trainer reads."""
 
     seen: Examination | None = None
     keys: Keys | None = None
-    shown: list[tuple[lsp.Range, Mark]] = field(default_factory=list)
     waits: bool = False
     busy: bool = False
 
@@ -70,17 +71,21 @@ class ConfigServer(LanguageServer):
                     continue
                 opened.seen = seen
                 opened.keys = (keys_of(seen) if seen is not None else None) or opened.keys
-                opened.shown = list(self._placed(document, seen))
-                self.text_document_publish_diagnostics(
-                    lsp.PublishDiagnosticsParams(uri, [_diagnostic(*one) for one in opened.shown], version)
-                )
+                shown = [_diagnostic(*one) for one in self._placed(document, seen)]
+                self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, shown, version))
         finally:
             opened.busy = False
 
-    def _seen(self, path: str, text: str) -> Examination | None:
+    async def repaired(self, document: TextDocument) -> list[tuple[lsp.Range, Mark]]:
+        """The marks of the text as it is now, with the repairs that hold."""
+        asked = partial(self._seen, document.path, document.source, prove=True)
+        seen = await asyncio.get_running_loop().run_in_executor(self.checks, asked)
+        return [] if seen is None else list(self._placed(document, seen))
+
+    def _seen(self, path: str, text: str, *, prove: bool = False) -> Examination | None:
         """Nothing of what cannot be looked at; an error of ours is said to the editor, and the server lives on."""
         try:
-            return self.examined(path, worlds=self.worlds, text=text.encode("utf-8", "surrogatepass"))
+            return self.examined(path, worlds=self.worlds, text=text.encode("utf-8", "surrogatepass"), prove=prove)
         except UserError:
             return None
         except Exception as error:
@@ -136,22 +141,18 @@ def config_server(version: str, examined: Callable[..., Examination]) -> ConfigS
         server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(asked.text_document.uri, []))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION)
-    def repairs(server: ConfigServer, asked: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    async def repairs(server: ConfigServer, asked: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         document = server.workspace.get_text_document(asked.text_document.uri)
-        opened = server.opened.get(asked.text_document.uri)
-        if opened is None or opened.seen is None or opened.seen.written.text != document.source:
-            return []
+        text, wanted = document.source, range(asked.range.start.line, asked.range.end.line + 1)
         made = []
-        for place, mark in opened.shown:
-            if place.end.line < asked.range.start.line or place.start.line > asked.range.end.line:
-                continue
-            for fix in mark.finding.fixes:
-                if (after := mended(opened.seen, fix)) is not None:
+        for place, mark in await server.repaired(document):
+            for fix in mark.finding.fixes if place.start.line in wanted else ():
+                after = mended(text, document.path, fix)
+                if after is not None and text == document.source:
                     change = lsp.WorkspaceEdit({document.uri: [_edit(document, after)]})
                     title = fix.title[:1].upper() + fix.title[1:] + _EFFECT.get(fix.training_effect, "")
-                    made.append(
-                        lsp.CodeAction(title, lsp.CodeActionKind.QuickFix, [_diagnostic(place, mark)], edit=change)
-                    )
+                    marked = [_diagnostic(place, mark)]
+                    made.append(lsp.CodeAction(title, lsp.CodeActionKind.QuickFix, marked, edit=change))
         return made
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)

@@ -56,12 +56,14 @@ def examine_config(
     trainer: str | None = None,
     microstep: MicroStep | Unknown | None = None,
     as_runner: bool = False,
+    prove: bool = True,
 ) -> Examination:
     """Check one config on one machine. `text` stands in for the file's content (to look before writing).
 
     `deep` reads the model's files as a whole, to compare their content. `microstep` is what a training script did
     when it was tried; without it the rules about that are left out. `as_runner` looks at the runs as those of
     zdoctor's own runner; the facts then hold what it is given. Raises UserError with what it would not obey.
+    Without `prove` repairs of the config are as rules gave them, not examined before they are offered.
     """
     started = time.perf_counter()
     given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
@@ -90,7 +92,7 @@ def examine_config(
 
     seen = in_turn(reading, read, text_of, on_runs, {rule.id for rule in about_runs if _is_on_keys(rule)})
     report, reading, facts = seen.report, seen.reading, seen.facts
-    if any(finding.fixes for finding in report.findings):
+    if prove and any(finding.fixes for finding in report.findings):
         from .offers import Bench, proven
 
         def again(texts: Mapping[str, str], whole: bool) -> Report:

@@ -7,43 +7,27 @@ from collections.abc import Iterable, Mapping
 from ..model.run import Run
 from .components import CLASSES
 from .flux.record import FAMILIES as _OF_FLUX
-from .qwen_image.record import FAMILIES as _OF_QWEN_IMAGE
-from .record import AiToolkit, Family, Loader, ModelClass
-from .zimage.record import FAMILIES as _OF_ZIMAGE
-
-# Of an architecture that has no record.
-_NONE = Family(
-    name="",
-    aliases=(),
-    title="",
-    transformer=None,
-    loader=None,
-    own=None,
-    fits=(),
-    published={},
-    lora_prefixes=(),
-    base_version="",
-    lokr=True,
-    blocks=(),
-    lora_blocks=(),
-    refiners=(),
-    quantized_blocks=(),
-    edits=False,
-    guided=True,
-    overflows=False,
-    scheduler=lambda config: {},
-    distilled=None,
-    memory=None,
-    packages=(),
-    repos={},
-    files={},
-    alike=False,
-    tokenizers=(),
-    ai_toolkit=AiToolkit(),
-    simpletuner=None,
-    kohya={},
-    runner="",
+from .models import (
+    anima,
+    boogu,
+    ernie,
+    flux2,
+    hidream,
+    ideogram4,
+    krea2,
+    ltx2,
+    lumina2,
+    nucleus,
+    omnigen2,
+    prx,
+    stable_diffusion,
+    wan,
+    zeta_chroma,
 )
+from .qwen_image.record import FAMILIES as _OF_QWEN_IMAGE
+from .record import Family, Loader, ModelClass
+from .record.blank import BLANK
+from .zimage.record import FAMILIES as _OF_ZIMAGE
 
 
 def registry(families: Iterable[Family]) -> dict[str, Family]:
@@ -62,7 +46,14 @@ def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
     return {kind.name: kind for kind in (*filter(None, transformers), *CLASSES)}
 
 
-_FAMILIES = registry((*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE))
+# Of classes that build on others, the one with more first (`class_in`).
+_MODULES = (
+    *(anima, boogu, ernie, flux2, hidream, ideogram4, krea2, ltx2, omnigen2, lumina2, nucleus, prx),
+    *(stable_diffusion, wan, zeta_chroma),
+)
+_FAMILIES = registry(
+    (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))
+)
 _CLASSES = _classes(_FAMILIES.values())
 
 
@@ -81,7 +72,7 @@ def families() -> tuple[Family, ...]:
 
 def family_of(architecture: str | None) -> Family:
     """The family of this architecture; of one without a record, a record that knows nothing and has no name."""
-    return _FAMILIES.get(architecture or "", _NONE)
+    return _FAMILIES.get(architecture or "", BLANK)
 
 
 def no_record(architecture: str | None) -> str:
@@ -98,7 +89,7 @@ def trained() -> tuple[str, ...]:
 def family_with(class_name: str | None) -> Family:
     """The first family whose transformer is of this class, as `family_of`."""
     found = (family for family in families() if family.transformer and family.transformer.name == class_name)
-    return next(found, _NONE)
+    return next(found, BLANK)
 
 
 def classes() -> Mapping[str, ModelClass]:
@@ -106,10 +97,15 @@ def classes() -> Mapping[str, ModelClass]:
     return _CLASSES
 
 
+def opened_by(run: Run) -> Family:
+    """The family of a run where its record says how this trainer opens its files, else one that knows nothing."""
+    family = family_of(run.recipe.architecture)
+    return family if run.by_runner or family.is_known_to(run.trainer) else BLANK
+
+
 def loader_of(run: Run) -> Loader | None:
     """How this run's model is opened; None where that is not known here, or its components are files of their own."""
-    family = family_of(run.recipe.architecture)
+    family = opened_by(run)
     if run.by_runner:
         return family.own
-    by_files = any(run.trainer in one.kohya for one in families())
-    return None if by_files else family.loader
+    return None if run.trainer in family.kohya else family.loader

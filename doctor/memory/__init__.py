@@ -1,18 +1,18 @@
 """How many bytes a run needs on its device, phase by phase, from the model's own config and headers. Pure.
 
-The activation constants were fitted to traces of the full-size model (every block Linear with a LoRA, AdamW,
-2 steps) and agree with them within 3 %; traces with a LoKr instead are 2 to 5 % lower, which is not taken off. CUDA's
-own context cannot be traced and is an assumption with a range.
+What a step holds was mined from the model's class (doctor/families/record/steps.py); docs/measurements.md holds it
+against steps rehearsed in full. CUDA's own context cannot be traced and is an assumption with a range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..families.network import offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
-from ..model.record import replace
+from ..model.record import dataclass, replace
 from .bytes import QUANTIZED, WIDTHS
 from .case import GIB, Case, buckets
 from .ladder import alternatives_of
@@ -20,7 +20,7 @@ from .phases import LOADING, error_of, highest_of, host_phases_of, phases_of
 from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
 
-__all__ = ["GIB", "buckets", "predict"]
+__all__ = ["GIB", "Placed", "buckets", "placed", "predict"]
 
 
 SPILLS_SINCE = 536  # NVIDIA's driver
@@ -31,13 +31,21 @@ _COUNTS = (
 )
 
 
-def predict(
-    run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
-) -> Memory | Unknown:
-    """Predicted device memory of a LoRA training of Z-Image or Flux; Unknown for what no closed form was made for.
+@dataclass(frozen=True)
+class Placed:
+    """A case on the card that a run takes, the cards that may be meant, and the places where CUDA shows cards."""
 
-    It is held against the card that the run takes, or the system's RAM where it takes none. Where several may be
-    meant, against the one that has the most room.
+    case: Case
+    candidates: Sequence[Gpu]
+    shown: Sequence[tuple[Gpu, ...]]
+
+
+def placed(
+    run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
+) -> Placed | Unknown:
+    """The run on the card that it takes, of several that may be meant the one that has the most room.
+
+    Unknown for what no closed form was made for.
     """
     sizes = sizes_of(run, model)
     if isinstance(sizes, Unknown):
@@ -53,15 +61,27 @@ def predict(
     candidates, seen = taken(run, gpus, system.environment), visible(gpus, system.environment)
     if isinstance(candidates, Unknown):
         return candidates
-    shown = () if isinstance(seen, Unknown) else seen
     # only their sizes count, and a dataset was often cut to a few
     known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
+    case = Case(run, sizes, known, None)
+    if not case.is_known:
+        return Unknown(f"what a step in {case.way} keeps in memory was not measured for this model")
+    card = max(candidates, key=lambda gpu: _left(case, gpu), default=None)
+    return Placed(replace(case, card=card), candidates, () if isinstance(seen, Unknown) else seen)
 
-    def left(gpu: Gpu) -> int:
-        return gpu.memory_free - highest_of(Case(run, sizes, known, gpu))
 
-    card = max(candidates, key=left, default=None)
-    case = Case(run, sizes, known, card)
+def predict(
+    run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
+) -> Memory | Unknown:
+    """Predicted device memory of a LoRA training; Unknown for what no closed form was made for.
+
+    It is held against the card that the run takes, or the system's RAM where it takes none.
+    """
+    on = placed(run, model, datasets, system, gpus)
+    if isinstance(on, Unknown):
+        return on
+    case, sizes, card, run = on.case, on.case.sizes, on.case.card, on.case.run
+    left = partial(_left, case)
     phases = tuple(phases_of(case))
     peak = max(phase.total for phase in phases)
     blocks = runner_blocks(case) if run.by_runner else case.blocks
@@ -74,19 +94,23 @@ def predict(
         free=free,
         budget_source=card.source if card else f"{seen_by}: the system's available memory",
         as_published=bool(sizes.assumed),
-        assumptions=_assumptions(sizes, card, len(candidates) > 1, datasets),
+        assumptions=_assumptions(sizes, card, len(on.candidates) > 1, datasets),
         host_phases=host_phases_of(case) if card else {LOADING: peak},
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(case, system.memory_available)) if high > free else (),
         margin=high - peak,
         below=error_of(case),
-        cards=sharing(shown) if card and not offloaded_share(run) else 1,
-        least_free=min((gpu.memory_free for place in shown for gpu in place), default=0),
+        cards=sharing(on.shown) if card and not offloaded_share(run) else 1,
+        least_free=min((gpu.memory_free for place in on.shown for gpu in place), default=0),
         blocks=blocks,
         block=blocks * sizes.block // max(1, sizes.blocks),
-        elsewhere=_elsewhere(run, gpus, candidates, system, left) if card and left(card) < 0 else None,
+        elsewhere=_elsewhere(run, gpus, on.candidates, system, left) if card and left(card) < 0 else None,
         spill=_spill(card, system) if card else 0,
     )
+
+
+def _left(case: Case, gpu: Gpu) -> int:
+    return gpu.memory_free - highest_of(replace(case, card=gpu))
 
 
 def _spill(card: Gpu, system: System) -> int:

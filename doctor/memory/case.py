@@ -9,10 +9,12 @@ from typing import Any
 
 from ..families import family_of
 from ..families.network import offloaded_share
+from ..families.record.steps import Tokens
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
 from ..model.record import dataclass, replace
+from ..trainers import trainer_of
 from .bytes import DTYPES, QUANTIZED, WIDTHS, state_bytes
 from .sizes import Sizes, trained_on
 
@@ -83,12 +85,23 @@ class Case:
     @cached_property
     def tokens(self) -> tuple[int, int]:
         """(image, text) tokens of the largest picture; a control image has as many as its picture."""
-        image = max(self.tokens_of(*picture) for picture in self.pictures)
-        edits = family_of(self.recipe.architecture).edits and any(d.control_folders for d in self.recipe.datasets)
-        return image * (2 if edits else 1), _up(self.sizes.figures.text, self.sizes.figures.padding)
+        figures, image = self.sizes.figures, max(self.tokens_of(*picture) for picture in self.pictures)
+        own = figures.control_pixels if not self.recipe.controls_match else 0
+        control = own // figures.pixels**2 or image
+        text = figures.text + self.controls * figures.control_text
+        return image + self.controls * control, _up(text, figures.padding)
+
+    @property
+    def controls(self) -> int:
+        """How many control images a picture has."""
+        if not family_of(self.recipe.architecture).edits:
+            return 0
+        most = max((len(dataset.control_folders) for dataset in self.recipe.datasets), default=0)
+        return most if self.sizes.figures.several_controls else min(1, most)
 
     def tokens_of(self, width: int, height: int) -> int:
-        return _up(max(1, width // 16) * max(1, height // 16), self.sizes.figures.padding)
+        side = self.sizes.figures.pixels
+        return _up(max(1, width // side) * max(1, height // side), self.sizes.figures.padding)
 
     @property
     def samples(self) -> Sequence[SamplePrompt]:
@@ -98,6 +111,12 @@ class Case:
     def largest_sample(self) -> tuple[int, int]:
         """Its sides in pixels, where there are samples."""
         return max(((max(16, s.width), max(16, s.height)) for s in self.samples), key=prod)
+
+    @property
+    def decoded(self) -> int:
+        """Pixels that the VAE decodes at a time."""
+        tile = self.sizes.figures.tile if self.recipe.offload.low_vram else 0
+        return min(prod(self.largest_sample), tile * tile or prod(self.largest_sample))
 
     @property
     def blocks(self) -> int:
@@ -114,24 +133,46 @@ class Case:
         away = int(offloaded_share(self.run) * self.blocks)
         return weights - away + min(away, 2 * self.blocks * self.sizes.block // max(1, self.sizes.blocks))
 
-    def activations(self, *, half: bool = False) -> int:
-        """What forward and backward keep for the largest pictures, at their highest.
+    @property
+    def way(self) -> str:
+        """How the blocks and their LoRA compute, as `Steps` has it."""
+        if self.run.by_runner and self.is_half:
+            return "float16"
+        copied = trainer_of(self.run.trainer).lora_copies and self.recipe.network.type != "lokr"
+        return "float32" if self.width > 2 else "copied" if copied else "bfloat16"
 
-        `half`: as zdoctor's runner computes in float16.
-        """
+    @property
+    def is_half(self) -> bool:
+        """Whether zdoctor's runner multiplies in float16, all else in float32 (doctor/train/runtime/precision.py)."""
+        return self.dtype == "float16" or (self.dtype == "bfloat16" and self.is_old)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what a step holds was measured for this way of computing."""
+        return self.way in self.sizes.steps.ways
+
+    def step(self) -> dict[str, int]:
+        """Activations and gradients of the largest pictures, at the highest of forward and backward."""
         recipe, sizes, (image, text) = self.recipe, self.sizes, self.tokens
-        wide = 1.0 if self.width <= 2 else 1.6
-        of_block, moment = sizes.figures.kept * wide, sizes.figures.moment * wide
-        if half:
-            of_block, moment = sizes.figures.half_kept, sizes.figures.half_moment
-        together = image + text
-        through = sizes.layers * together + sizes.refiners * image + sizes.refiners * text
-        if recipe.offload.gradient_checkpointing:
-            kept = (4 if half else max(2, self.width)) * through + together * (of_block + moment)
-            kept += of_block * together * (sizes.layers - -(-sizes.layers // max(1, recipe.offload.interval)))
-        else:
-            kept = of_block * through
-        return int(recipe.batch_size * sizes.width * kept)
+        activations, gradients = sizes.steps.held(
+            self.way,
+            Tokens(recipe.batch_size, image, text, recipe.network.rank),
+            sizes.lists,
+            again=recipe.offload.gradient_checkpointing,
+            interval=max(1, recipe.offload.interval),
+            grown=4 * self.trained,
+        )
+        if recipe.gradient_accumulation > 1:  # those of the pictures before
+            gradients = 4 * self.trained
+        return {"gradients": gradients, "activations": activations}
+
+    def drawing(self, pictures: int) -> int:
+        """What the transformer takes to draw so many of the largest samples at a time, but for attention scores."""
+        tokens = self.tokens_of(*self.largest_sample)
+        return self.sizes.steps.drawing(self.way, Tokens(pictures, tokens, self.tokens[1], self.recipe.network.rank))
+
+    def drawing_scores(self, pictures: int) -> int:
+        return self.scores(self.tokens_of(*self.largest_sample) + self.tokens[1], pictures)
 
     def scores(self, tokens: int, count: int) -> int:
         """Attention scores in full of `count` pictures.

@@ -25,15 +25,19 @@ def alternatives_of(case: Case, host_free: int) -> list[Alternative]:
     None takes more host memory than is free, unless the run as written does. Samples are painted smaller, or not at
     all, where that spares a change of what is learnt.
     """
-    if "offload.low_vram" in case.run.keys:
-        steps = _of_ai_toolkit
-    elif _SIZES in case.run.keys:
-        steps = _of_simpletuner
-    else:
+    steps = steps_for(case)
+    if steps is None:
         return []
     plain, smaller = (list(_ladder(case, partial(steps, samples=samples), host_free)) for samples in (False, True))
     free = host_free if case.card is None else case.card.memory_free
     return smaller if _harm(smaller, free) < _harm(plain, free) else plain
+
+
+def steps_for(case: Case) -> Callable[..., Iterator[Step]] | None:
+    """What lowers the peak step by step in the words of the run's trainer; None where these are not known."""
+    if "offload.low_vram" in case.run.keys:
+        return _of_ai_toolkit
+    return _of_simpletuner if _SIZES in case.run.keys else None
 
 
 def _harm(ladder: Sequence[Alternative], free: int) -> int:
@@ -103,13 +107,13 @@ def _again_and_smaller(case: Case) -> Iterator[Step]:
         yield _step(case, written, "equivalent", batch_size=1, gradient_accumulation=accumulate)
 
 
-def _of_simpletuner(case: Case, *, samples: bool) -> Iterator[Step]:
+def _of_simpletuner(case: Case, *, samples: bool = True) -> Iterator[Step]:
     yield from _again_and_smaller(case)
     if samples:
         yield from _samples(case)
 
 
-def _of_ai_toolkit(case: Case, *, samples: bool) -> Iterator[Step]:
+def _of_ai_toolkit(case: Case, *, samples: bool = True) -> Iterator[Step]:
     recipe = case.recipe
     if not recipe.offload.low_vram:
         yield _step(case, (("offload.low_vram", True),), "none", offload=replace(recipe.offload, low_vram=True))

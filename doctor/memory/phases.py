@@ -9,7 +9,7 @@ from ..families.network import offloaded_share
 from ..model import Phase
 from ..trainers import trainer_of
 from .bytes import QUANTIZED
-from .case import CONTEXT_RANGE, GIB, HOST_BASE, TEXT_ENCODER_WORK, Case
+from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
 from .runner import host_peak, phases_of_runner, phases_without_bfloat16
 
 # Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
@@ -17,11 +17,6 @@ from .runner import host_peak, phases_of_runner, phases_without_bfloat16
 QUANTIZING = "quantizing the transformer"
 LOADING = "loading the model"
 OFFLOADING = "training with offloaded blocks"
-# Bytes per pixel of a 16-bit VAE whose first block is 128 wide.
-VAE_ENCODE = 1.26 * GIB / 2**20
-VAE_DECODE = 1.50 * GIB / 2**20
-# The LoRA branch computes in 32 bits; how much of its copies is alive at the peak is not known.
-LORA_COPIES = 35.0
 
 
 def phases_of(case: Case) -> Iterator[Phase]:
@@ -47,15 +42,7 @@ def error_of(case: Case) -> int:
 
 def _highest(case: Case, phases: Iterable[Phase]) -> int:
     context = CONTEXT_RANGE if case.card else HOST_BASE // 2
-    if case.run.by_runner:  # its LoRA was part of the traces
-        return int(1.03 * max(phase.total for phase in phases)) + context
-    copies = int(LORA_COPIES * case.sizes.width * sum(case.tokens) * case.recipe.batch_size)
-    return max(
-        int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total)
-        + context
-        + copies * ("activations" in phase.items)
-        for phase in phases
-    )
+    return context + max(int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total) for phase in phases)
 
 
 def host_peak_of(case: Case) -> int:
@@ -102,9 +89,7 @@ def _phases_of_trainer(case: Case) -> Iterator[Phase]:
     text_gone = recipe.cache_text_embeddings or recipe.unload_text_encoder
     resident_text = {} if text_gone else {"text encoder": encoder}
     cached = bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
-    resident_vae = {} if cached else {"VAE": vae}
-    text = case.tokens[1]
-    vae_scale = (case.width / 2) * (sizes.vae_width / 128)
+    resident_vae = {} if cached and not case.controls else {"VAE": vae}  # which encodes control images in every step
 
     whole = case.width * sizes.text_encoder
     trainer = trainer_of(case.run.trainer)
@@ -122,20 +107,18 @@ def _phases_of_trainer(case: Case) -> Iterator[Phase]:
     if recipe.cache_text_embeddings:
         work = {"text encoder": encoder, "encoding": int(TEXT_ENCODER_WORK * sizes.text_encoder)}
         yield Phase("caching the text embeddings", {**base, **beside, **work})
-    encode = int(VAE_ENCODE * max(map(prod, case.pictures)) * vae_scale)
+    encode = int(sizes.encode * max(map(prod, case.pictures)) * case.width / 2)
     if cached:
         yield Phase("caching the latents", {**base, **beside, "VAE": vae, "encoding": encode})
     else:
         held = {"transformer": transformer, **lora, **resident_text, "VAE": vae}
         yield Phase("encoding a batch", {**base, **held, "encoding": encode * recipe.batch_size})
-    step = {"transformer": transformer, **lora, "gradients": 4 * case.trained, **resident_text, **resident_vae}
-    step["activations"] = case.activations()
+    step = {"transformer": transformer, **lora, **resident_text, **resident_vae, **case.step()}
     if scores := case.scores(sum(case.tokens), recipe.batch_size):
         step["attention scores"] = scores
     yield Phase("training step", {**base, **step})
     if case.samples:
-        tokens = case.tokens_of(*case.largest_sample) + text
-        drawing = int(2 * sizes.figures.moment * case.width / 2 * sizes.width * tokens) + case.scores(tokens, 1)
-        decode = int(VAE_DECODE * prod(case.largest_sample) * vae_scale)
+        drawing = case.drawing(2) + case.drawing_scores(1)
+        decode = int(sizes.decode * case.decoded * case.width / 2)
         held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
         yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})

@@ -49,7 +49,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     yield Phase(
         "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
-    step = {**held, "gradients": 4 * case.trained, "activations": case.activations(half=is_half(case))}
+    step = {**held, **case.step()}
     if in_full:
         step["attention scores"] = case.scores(sum(case.tokens), recipe.batch_size)
     if mapped and _keeps_matrices(case):
@@ -60,10 +60,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     # what takes no guidance itself draws two pictures
     twice = not family_of(recipe.architecture).guided and any(s.guidance > 1 for s in case.samples)
     guided = 2 if twice else 1
-    tokens = case.tokens_of(*case.largest_sample) + case.tokens[1]
-    drawing = int(sizes.figures.moment * width * sizes.width * guided * tokens)
-    if in_full:
-        drawing += case.scores(tokens, guided)
+    drawing = case.drawing(guided) + (case.drawing_scores(guided) if in_full else 0)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     painted = prod(case.largest_sample)
     strips = DECODE_STRIPS if card or painted > LARGE else DECODE
@@ -97,19 +94,14 @@ def runner_blocks(case: Case) -> int:
     sizes, kind = case.sizes, _kind(case.recipe.precision.quantization)
     if kind is not None:
         return int(_BYTES[kind] * sizes.blocks) + 4 * sizes.block_rows * (kind != "nf4")
-    if is_half(case):
+    if case.is_half:
         return 2 * sizes.blocks + 4 * sizes.block_rows
     return width_of(case) * sizes.blocks
 
 
 def width_of(case: Case) -> int:
     """Bytes of a number outside the quantized weights."""
-    return 4 if is_half(case) else case.width
-
-
-def is_half(case: Case) -> bool:
-    """Whether the Linears multiply in float16 and the rest is float32 (doctor/train/runtime/precision.py)."""
-    return case.dtype == "float16" or (case.dtype == "bfloat16" and case.is_old)
+    return 4 if case.is_half else case.width
 
 
 def _text_encoder(case: Case) -> int:
@@ -123,7 +115,7 @@ def _text_encoder(case: Case) -> int:
 
 def _is_streamed(case: Case) -> bool:
     """Whether the Linears of the text encoder are quantized, or float16, as they arrive."""
-    return _kind(case.recipe.precision.text_encoder_quantization) is not None or is_half(case)
+    return _kind(case.recipe.precision.text_encoder_quantization) is not None or case.is_half
 
 
 def host_peak(case: Case) -> int:

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
 from ..families.record import Memory
+from ..families.record.steps import BlockList, Steps, steps_of, vae_bytes
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.recipe import Network
 from ..model.record import dataclass
 from ..trainers import trainer_of
 
-_VAE_PARAMETERS = 83_800_000
-
 
 @dataclass(frozen=True)
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters.
 
-    `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `block` are the numbers
+    `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `lists` are the blocks that
+    backward goes through, and `steps` what they hold; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, which is stored in
     `text_stored` bytes each.
     """
 
     figures: Memory
-    width: int
+    config: Mapping[str, Any]
+    steps: Steps
+    lists: tuple[BlockList, ...]
     heads: int
-    layers: int
-    refiners: int
     blocks: int
     block: int
     block_rows: int
@@ -42,6 +43,8 @@ class Sizes:
     text_stored: int
     vae: int
     vae_width: int
+    encode: float
+    decode: float
     stored: int
     assumed: str = ""
 
@@ -85,31 +88,63 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
     in_blocks = sum(prod(shape) for shape in blocks.values())
+    linears = block_linears(shapes, family.targets(refiners=refiners))
+    counts = {name: _count(blocks, name) for name in family.blocks}
+    numbers = {name: _numbers(blocks, name) // max(1, count) for name, count in counts.items()}
+    steps, of_vae = steps_of(family.class_name, config, numbers), vae_bytes(family.published["vae"][0])
+    if steps is None or of_vae is None:
+        return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
     known = {name: kind for name, kind in family.published.items() if name.startswith("text_encoder")}
     encoders = {name: _shapes(model.components.get(name)) for name in known}
     guessed = published or not all(encoders.values())
     for name, (class_name, published_config) in known.items():
-        encoders[name] = encoders[name] or needed_tensors(class_name, published_config) or {}
+        every = encoders[name] or needed_tensors(class_name, published_config) or {}
+        encoders[name] = {n: shape for n, shape in every.items() if figures.dropped not in n.split(".")}
     largest = max(encoders, key=lambda name: parameters(encoders[name]))  # Flux's CLIP stays as it is
     vae = model.components.get("vae")
     widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
     first = widths[0] if isinstance(widths, list) and widths and isinstance(widths[0], int) else 128
     return Sizes(
         figures=figures,
-        **figures.sides(config),
+        config=config,
+        steps=steps,
+        lists=_lists(steps.lists, counts, linears),
+        heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
         block=_largest_block(blocks),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - in_blocks,
-        linears=block_linears(shapes, family.targets(refiners=refiners)),
+        linears=linears,
         text_encoder=sum(map(parameters, encoders.values())),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),
-        vae=parameters(_shapes(vae)) or _VAE_PARAMETERS,
+        vae=parameters(_shapes(vae) or needed_tensors(*family.published["vae"]) or {}),
         vae_width=first,
+        encode=of_vae[0] * first / 128,
+        decode=of_vae[1] * first / 128,
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
     )
+
+
+def _in_list(linears: Mapping[str, tuple[int, ...]], name: str) -> dict[str, tuple[int, ...]]:
+    return {key: shape for key, shape in linears.items() if key.startswith(name + ".")}
+
+
+def _numbers(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
+    return sum(map(prod, _in_list(linears, name).values()))
+
+
+def _count(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
+    return len({key.split(".")[1] for key in _in_list(linears, name)})
+
+
+def _lists(order: Sequence[str], counts: Mapping[str, int], linears: Linears) -> tuple[BlockList, ...]:
+    """The lists from the first with a LoRA on, in the order they run, each with its share of the LoRA."""
+    sides = {name: sum(map(sum, _in_list(linears, name).values())) for name in order}
+    first = next((place for place, name in enumerate(order) if sides[name]), 0)
+    whole = max(1, sum(sides.values()))
+    return tuple(BlockList(name, counts[name], sides[name] / whole) for name in order[first:] if counts[name])
 
 
 def _largest_block(shapes: Mapping[str, tuple[int, ...]]) -> int:

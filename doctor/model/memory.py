@@ -8,6 +8,8 @@ from typing import Any
 from .plans import TrainingEffect
 from .record import dataclass, field
 
+STEP = "training step"
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -23,6 +25,16 @@ class Phase:
     @property
     def total(self) -> int:
         return sum(self.items.values())
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Bytes of a step: at its peak, before it, and by what they are at the peak; and the seconds that it took."""
+
+    peak: int
+    static: int
+    at_peak: Mapping[str, int]
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -260,9 +260,11 @@ class Logging:
 class Recipe:
     """What will be trained; what was not written holds the trainer's own default.
 
-    `parts` are those of the model that zdoctor's own runner opens from files of their own. `epochs`, where it is
-    above 0, counts instead of `steps`. Gradients are clipped by `clip_method`, None: by their norm but for optimizers
-    that bound their updates themselves. `literal_captions`: [trigger] stands for nothing in them.
+    `sources` are other places than usual that single components are taken from. `parts` are those of the model that
+    zdoctor's own runner opens from files of their own. `epochs`, where it is above 0, counts instead of `steps`.
+    Gradients are clipped by `clip_method`, None: by their norm but for optimizers that bound their updates
+    themselves. `controls_match`: control images get the size of the picture, not one of their own.
+    `literal_captions`: [trigger] stands for nothing in them.
     `mask_padding`: the padding of prompts is masked; `latent_mean`: pictures are encoded without the VAE's noise.
     """
 
@@ -272,8 +274,10 @@ class Recipe:
     extras_model: str | None = None
     adapter: str | None = None
     vae: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[PartFile, ...] = ()
     datasets: tuple[Dataset, ...] = ()
+    controls_match: bool = False
     trigger_word: str | None = None
     steps: int = 1000
     epochs: int = 0

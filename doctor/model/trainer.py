@@ -85,9 +85,11 @@ class Trainer:
     # its caches lie beside the pictures, in sizes that are known; its checkpoints are folders, with more in them
     caches_known: bool = False
     checkpoint_folders: bool = False
-    # its memory: prompts are encoded before the transformer is loaded, or while it is on the card
+    # its memory: prompts are encoded before the transformer is loaded, or while it is on the card; a LoRA computes in
+    # float32 on a copy of what it is given
     encodes_first: bool = False
     encodes_beside: bool = False
+    lora_copies: bool = False
     # its optimizers: by the beginning of a name, or by a module's path
     optimizers_by_prefix: bool = False
     optimizers_by_path: bool = False

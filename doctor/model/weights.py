@@ -55,7 +55,7 @@ class Component:
     """One part of a model folder. `needed` are the tensors the architecture builds, None when it is not known.
 
     `repo` is the hub repository that the loader takes this part from, None for a plain folder on this machine;
-    `key` the field or setting of the run that names it.
+    `key` the field or setting of the run that names it. `strict`: a name that the class lacks stops its loader.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Component:
     problem: str | None = None
     repo: str | None = None
     key: str = "base_model"
+    strict: bool = False
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:

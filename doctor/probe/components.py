@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..families import classes
+from ..families.record import Origin
 from ..families.tensors import in_the_dialect_of, needed_tensors, why_not
 from ..model import Component, Unknown, WeightFile
 from ..model.record import replace
@@ -15,6 +16,7 @@ from .hub.caches import is_safe
 from .world import Stat, World
 from .world.safetensors import read_weight_file
 
+_OWN = Origin()
 _MOST_SHARDS = 1000
 _LARGEST_TEXT = 4 << 20
 _STEMS = {
@@ -31,8 +33,10 @@ def read_component(
     repo: str | None = None,
     expected: str | None = None,
     loader_known: bool = True,
+    origin: Origin = _OWN,
 ) -> Component:
-    """The component in the absolute `folder`. `expected` is the class the trainer builds when the config names none.
+    """The component in the absolute `folder`. `expected` is the class the trainer builds when the config names none;
+    `origin` says where it writes the config itself.
 
     Where it is not known how the trainer loads this part (`loader_known`), a file that other loaders would ask for
     does not count as missing; a shard that an index names always does.
@@ -53,17 +57,21 @@ def read_component(
     missing: list[str] = []
     problem: str | None = None
     config: Mapping[str, Any] | None = None
-    if "config.json" not in names:
+    if origin.built is None and "config.json" not in names:
         missing.append("config.json")
-    else:
+    elif origin.built is None:
         read = read_json(world, world.join(folder, "config.json"))
         if isinstance(read, Unknown):
             problem = f"config.json {read.reason}"
         else:
             config = read
-    class_name = _class_of(config) or expected
-    loader = "transformers" if name.startswith(("text_encoder", "image_encoder")) else "diffusers"
+    loader = "transformers" if name.startswith(("text_encoder", "image_encoder", "mllm")) else "diffusers"
     weights, index_file, index, fault = _weights(world, folder, names, loader)
+    weights = tuple(map(origin.loaded, weights))
+    if origin.built is None:
+        class_name = _class_of(config) or expected
+    else:
+        class_name, config = origin.built({name: one for weight in weights for name, one in weight.tensors.items()})
     if fault.startswith("no index: "):
         missing.append(fault.removeprefix("no index: "))
     else:
@@ -79,7 +87,19 @@ def read_component(
         "" if needed is not None else "there is no config.json" if config is None else why_not(class_name, config)
     )
     return Component(
-        name, folder, class_name, config, weights, index, index_file, needed, reason, tuple(missing), problem, repo
+        name,
+        folder,
+        class_name,
+        config,
+        weights,
+        index,
+        index_file,
+        needed,
+        reason,
+        tuple(missing),
+        problem,
+        repo,
+        strict=origin.built is not None,
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..families import family_of, loader_of, no_record
-from ..families.record import Loader, ModelClass
+from ..families import family_of, loader_of, no_record, opened_by
+from ..families.record import Loader, ModelClass, Origin
 from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
 from ..families.tensors import needed_tensors, why_not
@@ -18,7 +18,7 @@ from ..trainers import trainer_of
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .part_files import probe_part_files
-from .world import World
+from .world import Stat, World
 from .world.safetensors import read_weight_file
 
 _REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -42,6 +42,11 @@ class _Look:
     source: str
     loader: Loader | None
 
+    @property
+    def file(self) -> Callable[[str], str] | None:
+        """How the transformer's one file is called, where it is not a folder."""
+        return None if self.loader is None else self.loader.origin("transformer").file
+
 
 def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
     """What the trainer opens for `run.base_model`: a folder, a single file, a hub snapshot, or nothing yet.
@@ -54,7 +59,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
         return probe_part_files(world, run)
     source = run.recipe.base_model
     if not source or "\0" in source:
-        of_flavour = run.recipe.architecture and family_of(run.recipe.architecture).transformer is None
+        of_flavour = run.recipe.architecture and opened_by(run).transformer is None
         return Unknown(no_record(run.recipe.architecture) if of_flavour else "the config names no base model")
     look = _Look(world, run, hub, source, loader_of(run))
     place = look.world.absolute(source)
@@ -65,7 +70,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
         return _from_hub(look)
     if stat.kind == "file":
         return _single(look, read_weight_file(world, place), None)
-    return _folder(look, place, None)
+    return _folder(look, place, None) if look.file is None else _named(look, place, None)
 
 
 def _from_hub(look: _Look) -> ModelFolder | Unknown:
@@ -85,7 +90,28 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
         if weight.problem == "missing":
             return ModelFolder(source, "absent", None, repo=repo_id)
         return _single(look, weight, repo)
-    return _folder(look, repo.snapshot, repo)
+    return _folder(look, repo.snapshot, repo) if look.file is None else _named(look, repo.snapshot, repo)
+
+
+def _named(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
+    """The one file that is the transformer in a folder or a repository."""
+    assert look.loader is not None and look.file is not None
+    world, origin = look.world, look.loader.origin("transformer")
+    name = look.run.recipe.sources.get("transformer") or (look.file(repo.repo) if repo else look.file(""))
+    if origin.lone and repo is None and "transformer" not in look.run.recipe.sources:
+        names = listed(world, folder)
+        if isinstance(names, Unknown):
+            return names
+        files = [one for one in names or () if one.endswith(".safetensors")]
+        name = files[0] if len(files) == 1 else ""
+    weight = read_weight_file(world, world.below(folder, name), name) if name and "\0" not in name else None
+    if weight is not None and weight.problem != "missing":
+        return _single(look, weight, repo)
+    if repo is not None:
+        return ModelFolder(look.source, "absent", None, repo=repo.repo)
+    problem = "the trainer opens one weight file there" + (f", {name}" if name else "")
+    part = Component("transformer", folder, problem=problem)
+    return _made(look, "single-file", folder, {"transformer": part, **_others(look, look.loader, folder)}, None)
 
 
 def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
@@ -97,7 +123,13 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     loader, kind, config, needed = look.loader, None, None, None
     reason = "no table fits a single file of this kind"
     others: dict[str, Component] = {}
-    if loader is not None and loader.single_file is not None:
+    if loader is not None and look.file is not None:
+        part = _file(look, "transformer", loader.origin("transformer"), weight, None if repo is None else repo.repo)
+        others = _others(look, loader, look.run.recipe.extras_model or look.source)
+        return _made(look, "single-file", folder, {"transformer": part, **others}, repo)
+    if loader is not None and loader.single_file == "":
+        reason = "the names in a single file of this kind are not known here"
+    elif loader is not None and loader.single_file is not None:
         written = look.run.recipe.extras_model
         extras = loader.single_file if written in (None, look.source) else written
         config = _single_config(look, extras, published=loader.single_file)
@@ -119,8 +151,22 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
         needed=needed,
         needed_reason=reason,
         repo=None if repo is None else repo.repo,
+        strict=True,
     )
     return _made(look, "single-file", folder, {"transformer": part, **others}, repo)
+
+
+def _file(look: _Look, name: str, origin: Origin, weight: WeightFile, repo: str | None) -> Component:
+    """A component in one file, of the class and config that the trainer writes itself."""
+    assert origin.built is not None
+    weight = origin.loaded(weight)
+    class_name, config = origin.built(weight.tensors)
+    needed = needed_tensors(class_name, config)
+    reason = "" if needed is not None else why_not(class_name, config)
+    folder = look.world.parent(weight.path)
+    return Component(
+        name, folder, class_name, None, (weight,), needed=needed, needed_reason=reason, repo=repo, strict=True
+    )
 
 
 def _made(
@@ -187,13 +233,18 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     above = world.parent(folder)
     if bare and not loader.bare and repo is None and world.name(folder) == "transformer":
         beside = listed(world, above)
-        if isinstance(beside, tuple) and {"transformer", *loader.others} <= set(beside):
+        if isinstance(beside, tuple) and loader.components.keys() <= set(beside):
             whole = Component("whole", above, problem="the folder above")
             return _made(look, layout, folder, {"whole": whole}, repo)
-    where = folder if bare and loader.bare else world.join(folder, "transformer")
-    expected = loader.components["transformer"][0]
-    components = {"transformer": read_component(world, "transformer", where, repo=owner, expected=expected)}
-    if repo is None and ("text_encoder" in names or not loader.extras):
+    main = loader.main
+    where = folder if bare and loader.bare else world.join(folder, main)
+    components = {
+        main: read_component(
+            world, main, where, repo=owner, expected=loader.components[main][0], origin=loader.origin(main)
+        )
+    }
+    own = not loader.extras or ("text_encoder" in names and not loader.extras_first)
+    if repo is None and own:
         components |= _parts(look, loader, folder, None)
     else:
         extras = look.run.recipe.extras_model if loader.extras else None
@@ -211,24 +262,59 @@ def _place(look: _Look, source: str) -> str | None:
 
 
 def _others(look: _Look, loader: Loader, source: str) -> dict[str, Component]:
-    """The parts beside the transformer, from `source`; none of them when it is a hub id with nothing cached."""
+    """The parts beside the transformer, from `source`, where that is more than a hub id with nothing cached."""
     folder = _place(look, source)
-    if folder is None:
-        return {}
     local = folder == look.world.absolute(source)
     return _parts(look, loader, folder, None if local else source)
 
 
-def _parts(look: _Look, loader: Loader, folder: str, repo: str | None) -> dict[str, Component]:
-    found: dict[str, Component] = {}
-    for name in loader.others:
-        expected = next(iter(loader.components[name]), None)
-        found[name] = read_component(look.world, name, look.world.join(folder, name), repo=repo, expected=expected)
+def _parts(look: _Look, loader: Loader, folder: str | None, repo: str | None) -> dict[str, Component]:
+    every = {name: _part(look, loader, name, folder, repo) for name in loader.others}
+    found = {name: part for name, part in every.items() if part is not None}
     written = look.run.recipe.vae if loader.vae_path else None
     if isinstance(written, str) and "\0" not in written:
-        found.pop("vae")
+        found.pop("vae", None)
         found |= _vae(look, written)
     return found
+
+
+def _part(look: _Look, loader: Loader, name: str, folder: str | None, repo: str | None) -> Component | None:
+    """A component from where the run or the record says that it comes from; None where nothing is known of that."""
+    world, origin, recipe = look.world, loader.origin(name), look.run.recipe
+    below = name if origin.folder is None else origin.folder
+    if origin.file is not None:
+        below = origin.file(origin.repo or repo or "")
+    source = recipe.sources.get(name) or origin.repo or (recipe.extras_model if origin.beside else None)
+    own = _names(world, folder) if origin.beside and repo is None and folder is not None else ()
+    if source and origin.beside not in own:
+        folder, below = _elsewhere(look, origin, source, below)
+        repo = None if folder == world.absolute(source) else source
+    if folder is None:
+        return None
+    place = world.below(folder, below) if below else folder
+    if origin.file is None:
+        expected = next(iter(loader.components[name]), None)
+        return read_component(world, name, place, repo=repo, expected=expected, origin=origin)
+    weight = read_weight_file(world, place, below)
+    return None if weight.problem == "missing" and repo else _file(look, name, origin, weight, repo)
+
+
+def _elsewhere(look: _Look, origin: Origin, source: str, below: str) -> tuple[str | None, str]:
+    """The folder of another source, and what of it is opened: a run may name a file, or the component itself."""
+    place, hosted = look.world.absolute(source), _REPO_FILE.fullmatch(source)
+    _, stat = look.world.resolve(place)
+    if isinstance(stat, Stat) and stat.kind == "file":
+        return (None if origin.file is None else look.world.parent(place)), look.world.name(place)
+    if origin.file is not None and hosted:
+        return _place(look, hosted.group(1)), hosted.group(2)
+    folder = _place(look, source)
+    inside = folder is not None and source != origin.repo and "config.json" in _names(look.world, folder)
+    return folder, "" if inside else below
+
+
+def _names(world: World, folder: str) -> tuple[str, ...]:
+    names = listed(world, folder)
+    return names if isinstance(names, tuple) else ()
 
 
 def _vae(look: _Look, source: str) -> dict[str, Component]:

@@ -47,6 +47,12 @@ def clip_full(config: Mapping[str, Any]) -> Shapes:
     return clip_text(text)
 
 
+def clip_projected(config: Mapping[str, Any]) -> Shapes:
+    """Name -> shape for CLIPTextModelWithProjection. Raises BadConfig."""
+    projection = size(config, "projection_dim", 512), size(config, "hidden_size", 512)
+    return {**clip_text(config), "text_projection.weight": projection}
+
+
 # Published files carry the prefix `text_model.`, which transformers 5 dropped.
 _DIALECT = with_or_without(_PREFIX)
 
@@ -86,6 +92,6 @@ CLIP = ModelClass(
 )
 CLASSES = (
     CLIP,
-    replace(CLIP, name="CLIPTextModelWithProjection"),
+    replace(CLIP, name="CLIPTextModelWithProjection", tensors=clip_projected),
     replace(CLIP, name="CLIPModel", model_type="clip", tensors=clip_full),
 )

@@ -32,4 +32,31 @@ QWEN25_VL: ModelClass = mined_class(
     ("visual.merger.mlp.0.weight", "model.visual.merger.mlp.0.weight"),
     dialect=_under(_BEFORE),
 )
-CLASSES = (QWEN25_VL,)
+# Gemma 3's and Mistral's: of their published files.
+_LANGUAGE_FIRST = {
+    "model.language_model.": "language_model.model.",
+    "model.vision_tower.": "vision_tower.",
+    "model.multi_modal_projector.": "multi_modal_projector.",
+    "lm_head.": "language_model.lm_head.",
+}
+QWEN3_VL = mined_class(
+    "Qwen3VLForConditionalGeneration",
+    "a Qwen3-VL text encoder",
+    ("model.visual.deepstack_merger_list.0.linear_fc1.weight",),
+)
+MISTRAL3 = mined_class(
+    "Mistral3ForConditionalGeneration",
+    "a Mistral text encoder",
+    (
+        "multi_modal_projector.patch_merger.merging_layer.weight",
+        "model.multi_modal_projector.patch_merger.merging_layer.weight",
+    ),
+    dialect=_under(_LANGUAGE_FIRST),
+)
+GEMMA3 = mined_class(
+    "Gemma3ForConditionalGeneration",
+    "a Gemma 3 text encoder",
+    ("multi_modal_projector.mm_soft_emb_norm.weight", "model.multi_modal_projector.mm_soft_emb_norm.weight"),
+    dialect=_under(_LANGUAGE_FIRST),
+)
+CLASSES = (QWEN25_VL, QWEN3_VL, MISTRAL3, GEMMA3)

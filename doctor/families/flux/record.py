@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
+from ...model.weights import Tensor
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
-from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, Origin, SimpleTuner, Tokenizer
+from ..record.mined import mined_class
 from .tensors import TRANSFORMER
 
 _DEV = "black-forest-labs/FLUX.1-dev"
@@ -38,16 +40,6 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
         "max_shift": 1.15,
         "base_image_seq_len": 256,
         "max_image_seq_len": 4096,
-    }
-
-
-def _sides(config: Mapping[str, Any]) -> dict[str, int]:
-    heads = int(config.get("num_attention_heads", 24))
-    return {
-        "width": heads * int(config.get("attention_head_dim", 128)),
-        "heads": heads,
-        "layers": int(config.get("num_layers", 19)) + int(config.get("num_single_layers", 38)),
-        "refiners": 0,
     }
 
 
@@ -126,11 +118,7 @@ FLUX = Family(
     memory=Memory(
         word="flux.1",
         config=lambda name: {} if "schnell" in name else {"guidance_embeds": True},
-        sides=_sides,
-        kept=44.7,
-        moment=16.6,
-        half_kept=73.5,
-        half_moment=26.5,
+        heads=("num_attention_heads", 24),
         text=512,
         beside=True,
     ),
@@ -202,12 +190,50 @@ FLEX2 = replace(
     simpletuner=None,
     kohya={},
 )
+
+
+def _chroma_file(repo: str) -> str:
+    """Chroma1-HD.safetensors of lodestones/Chroma1-HD; of others ai-toolkit takes a file alone (chroma_model.py)."""
+    return f"{repo.rpartition('/')[2]}.safetensors" if repo.startswith("lodestones/Chroma1-") else ""
+
+
+def _chroma(tensors: Mapping[str, Tensor]) -> tuple[str, Mapping[str, Any]]:
+    """As many blocks as a file has are built; of one without any those that are published."""
+    lists = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
+    found: dict[str, int] = {}
+    for name in tensors:
+        place, _, rest = name.partition(".")
+        number = rest.partition(".")[0]
+        if place in lists and number.isdigit():
+            found[lists[place]] = max(found.get(lists[place], 0), int(number) + 1)
+    return "Chroma", found
+
+
+_EXTRAS = "ostris/Flex.1-alpha"
 CHROMA = replace(
     FLEX2,
     name="chroma",
     title="Chroma",
-    transformer=None,
-    loader=None,
+    transformer=mined_class("Chroma", "a Chroma transformer", ("distilled_guidance_layer.norms.0.scale",)),
+    loader=Loader(
+        components={
+            name: kinds
+            for name, kinds in {**_COMPONENTS, "transformer": ("Chroma",)}.items()
+            if name not in ("text_encoder", "tokenizer")
+        },
+        origins={
+            "transformer": Origin(file=_chroma_file, built=_chroma),
+            **{name: Origin(repo=_EXTRAS) for name in ("text_encoder_2", "tokenizer_2", "vae")},
+        },
+    ),
+    fits=(),
+    lora_prefixes=("diffusion_model.",),
+    base_version="chroma",
+    blocks=("double_blocks", "single_blocks"),
+    lora_blocks=("double_blocks", "single_blocks"),
+    quantized_blocks=("double_blocks", "single_blocks"),
+    repos={"chroma1-hd": "lodestones/Chroma1-HD", "chroma1-base": "lodestones/Chroma1-Base"},
+    files={},
     ai_toolkit=AiToolkit(bucket_step=32),
     kohya={
         "sd-scripts": replace(

@@ -88,7 +88,7 @@ def _counted(names: Collection[str], pattern: str, key: str) -> dict[str, int]:
 TRANSFORMER = mined_class(
     _CLASS,
     "a Flux transformer",
-    ("double_blocks.0.img_attn.norm.query_norm.scale", "single_transformer_blocks.0.norm.linear.weight"),
+    ("double_blocks.0.img_mod.lin.weight", "single_transformer_blocks.0.norm.linear.weight"),
     head="attention_head_dim",
     axes=(16, 56, 56),
     original=flux_original_name,

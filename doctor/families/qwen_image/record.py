@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import AiToolkit, Family, Fit, Loader
+from ..record import AiToolkit, Family, Fit, Loader, Memory
 from ..record.mined import mined_class
 
 _IMAGE = "Qwen/Qwen-Image"
@@ -40,6 +40,15 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# As ai-toolkit has it (extensions_built_in/diffusion_models/qwen_image); captions are not filled up to any length.
+_MEMORY = Memory(
+    word="qwen-image",
+    config=lambda name: {"zero_cond_t": True} if "2511" in name else {},
+    heads=("num_attention_heads", 24),
+    text=256,
+    dropped="visual",
+    tile=256,
+)
 QWEN_IMAGE = Family(
     name="qwen_image",
     aliases=(),
@@ -82,7 +91,7 @@ QWEN_IMAGE = Family(
     overflows=None,
     scheduler=_scheduler,
     distilled=None,
-    memory=None,
+    memory=_MEMORY,
     packages=(("diffusers", (0, 35), "QwenImagePipeline"),),
     repos={"edit-2511": "Qwen/Qwen-Image-Edit-2511", "edit-2509": "Qwen/Qwen-Image-Edit-2509", "image": _IMAGE},
     files={
@@ -99,10 +108,18 @@ QWEN_IMAGE = Family(
     kohya={},
     runner="",
 )
-EDIT = replace(QWEN_IMAGE, name="qwen_image_edit", title="Qwen-Image-Edit", edits=True)
+EDIT = replace(
+    QWEN_IMAGE,
+    name="qwen_image_edit",
+    title="Qwen-Image-Edit",
+    edits=True,
+    # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
+    memory=replace(_MEMORY, dropped="", control_text=1024**2 // 28**2),
+)
 EDIT_PLUS = replace(
     EDIT,
     name="qwen_image_edit_plus",
+    memory=replace(_MEMORY, dropped="", several_controls=True, control_pixels=1024**2, control_text=384**2 // 28**2),
     packages=(("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
 )
 FAMILIES = (QWEN_IMAGE, EDIT, EDIT_PLUS)

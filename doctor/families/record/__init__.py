@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ...model.record import dataclass, field
+from ...model.record import dataclass, field, replace
+from ...model.weights import Tensor, WeightFile
 from .shapes import Shapes, Tensors
 from .single_file import own_names, same_name
 
@@ -57,28 +58,71 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a component comes from that is no folder of its name with a config.json, in the model's own folder.
+
+    `repo` is the repository it is taken from, "" the model's own or, for what that lacks, `extras_model`'s; `folder`
+    what lies there ("": all of it), None a folder of the component's name. Where a model's folder on this machine
+    holds `beside`, it comes from there. `file` names the one file that is opened, by its repository's name ("" where
+    it is in none), None for a folder; `lone` says that of a folder on this machine the only weight file is opened.
+    `built` gives the class and the config that the trainer itself writes for files with these tensors, in place of a
+    config.json. Names that end in `scale` are multiplied in while it loads.
+    """
+
+    repo: str = ""
+    folder: str | None = None
+    beside: str = ""
+    file: Callable[[str], str] | None = None
+    lone: bool = False
+    built: Callable[[Mapping[str, Tensor]], tuple[str, ModelConfig]] | None = None
+    scale: str | None = None
+
+    def loaded(self, weight: WeightFile) -> WeightFile:
+        """A file as the loader goes on with it."""
+        if self.scale is None:
+            return weight
+        left = {name: tensor for name, tensor in weight.tensors.items() if not name.endswith(self.scale)}
+        return replace(weight, tensors=left)
+
+
+_OWN = Origin()
+
+
+@dataclass(frozen=True)
 class Loader:
     """What a trainer opens of a model folder or file.
 
-    `components` maps each component, in the order of a diffusers folder, to the classes its config.json may name, the
-    one that is built first. `single_file` is the repository that serves a single file with its other components and
-    its config, None where no single file is opened. `bare` says whether a folder may be the transformer itself,
-    `extras` whether `extras_model` names the source of the other components. `adapter_key` is the tensor from which
-    the rank of a training adapter is read, None where no adapter is taken. `vae_path` says whether that key names the
-    source of the VAE.
+    `components` maps each component, the one that is trained first, to the classes its config.json may name, the
+    one that is built first, and `origins` those of them that are no folders of their own. `single_file` is the
+    repository that serves a single file with its other components and its config, "" where the names in such a file
+    are not known here, None where no single file is opened. `bare` says whether a folder may be the transformer
+    itself, `extras` whether `extras_model` names the source of the other components, `extras_first` that it does so
+    even where the folder has them. `adapter_key` is the tensor from which the rank of a training adapter is read,
+    None where no adapter is taken. `vae_path` says whether that key names the source of the VAE.
     """
 
     components: Mapping[str, tuple[str, ...]]
     single_file: str | None = None
     bare: bool = False
     extras: bool = False
+    extras_first: bool = False
     adapter_key: str | None = None
     vae_path: bool = False
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def origin(self, component: str) -> Origin:
+        """Where a component comes from."""
+        return self.origins.get(component, _OWN)
+
+    @property
+    def main(self) -> str:
+        """The component that is trained."""
+        return next(iter(self.components))
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The components beside the transformer."""
-        return tuple(name for name in self.components if name != "transformer")
+        """The components beside it."""
+        return tuple(self.components)[1:]
 
 
 @dataclass(frozen=True)
@@ -86,26 +130,29 @@ class Memory:
     """What a prediction of memory rests on.
 
     `word` is in the names of published models, whose config is taken as `config` of that name says where it is not
-    here. `sides` reads width, heads, layers and refiners out of a transformer's config. `kept` is what a block keeps
-    for its backward, `moment` what it needs for a moment beside that: bytes per token and unit of width in 16-bit
-    training; `half_kept` and `half_moment` are the same where zdoctor's runner multiplies in float16
-    (doctor/train/kernels/float16.py). All were fitted to traces of the full-size model (benchmarks/trace.py). A
-    prompt has `text` tokens, and sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
+    here. `heads` is the key of a transformer's config that counts attention heads, with their number where it is not
+    written. What a step holds is mined from its class (`steps.py`). A prompt has `text` tokens; a token of a picture
+    is `pixels` wide and high; sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
     the text encoders while the transformer is on the card, and quantizes the transformer there; `caches` that the
-    size of its caches is known.
+    size of its caches is known. The text encoder's module `dropped` is let go. With
+    low_vram samples are decoded in tiles of `tile` pixels a side, 0: whole. An edited picture has one control image,
+    or with `several_controls` as many as are given, of `control_pixels` (0: as large as the picture), and each is as
+    `control_text` tokens more of the prompt.
     """
 
     word: str
     config: Callable[[str], dict[str, Any]]
-    sides: Callable[[ModelConfig], dict[str, int]]
-    kept: float
-    moment: float
-    half_kept: float
-    half_moment: float
+    heads: tuple[str, int]
     text: int
+    pixels: int = 16
     padding: int = 1
     beside: bool = False
     caches: bool = False
+    dropped: str = ""
+    tile: int = 0
+    several_controls: bool = False
+    control_pixels: int = 0
+    control_text: int = 0
 
 
 @dataclass(frozen=True)
@@ -276,6 +323,11 @@ class Family:
     def class_name(self) -> str:
         """The class of its transformer; "" where that is not known here."""
         return "" if self.transformer is None else self.transformer.name
+
+    def is_known_to(self, trainer: str) -> bool:
+        """Whether it is said here how this trainer opens the files of such a model; of a plug-in's, as ai-toolkit."""
+        of_others = {"SimpleTuner": self.simpletuner, "sd-scripts": None, "musubi-tuner": None, **self.kohya}
+        return of_others.get(trainer, self.loader) is not None
 
     def is_quantized(self, name: str) -> bool:
         """Whether the Linear of this name is stored in a quantized format: never embedders or the head."""

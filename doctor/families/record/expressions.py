@@ -37,7 +37,7 @@ class Numbers:
         """A size of a tensor. Raises BadConfig."""
         if text not in self.known:
             value = self.value(parsed(text))
-            if not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
+            if not isinstance(value, int) or not (1 <= value <= LARGEST_SIZE or text == "0"):
                 raise BadConfig(f"{text} is {value!r}, no size from 1 to {LARGEST_SIZE}"[:200])
             self.known[text] = value
         return self.known[text]

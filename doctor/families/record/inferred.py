@@ -37,6 +37,8 @@ def _solved(table: Mined, names: Mapping[str, str], defaults: Mapping[str, Any],
     """The keys of a config by which this table has these tensors. Raises BadConfig."""
     known: dict[str, Any] = dict(table["fixed"])
     for before, key in table["lists"].items():
+        if " " in key:  # a sum of others
+            continue
         first = next(name.removeprefix(f"{before}.0.") for name in names if name.startswith(f"{before}.0."))
         known[key] = next(n for n in count() if not tensors.has(f"{before}.{n}.{first}"))
     shared = Counter(map(tensors.other, names))  # a tensor that is fused has the rows of others, too

@@ -1,10 +1,10 @@
-"""The tensors of a model class as they were mined from the class itself: `classes.json`, and how it is read.
+"""The tensors of a model class as they were mined from the class itself: `classes/NAME.json`, and how it is read.
 
-maintenance/mine_classes.py writes that file and says how. A class has a table for each way of building it: values of
-`fixed` that a config must have, which key counts the blocks of each list, and names of tensors by their shape, whose
-sizes are expressions over the config's keys; `lengths` are those of lists in the config, `ranks` which of their
-numbers are equal, each by the place of the first such. `defaults` are those of the class, a text being an expression
-again. "blocks.*.norm" is in each block of `blocks`, "blocks.[:-1].norm" in all but the last, as Python has it.
+maintenance/mine_classes.py writes these files and says how. A class has a table for each way of building it: values
+of `fixed` that a config must have, how many blocks each list has, and names of tensors by their shape, all of them
+expressions over the config's keys; `lengths` are those of lists in the config, `ranks` which of their numbers are
+equal, each by the place of the first such. `defaults` are those of the class, a text being an expression again.
+"blocks.*.norm" is in each block of `blocks`, "blocks.[:-1].norm" in all but the last, as Python has it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from .inferred import Mined, inferred
 from .shapes import MOST_TENSORS, BadConfig, Shapes
 from .single_file import Dialect, Original, own_names, same_name, with_prefix
 
-CLASSES_FILE = Path(__file__).with_name("classes.json")
+CLASSES = Path(__file__).with_name("classes")
 
 
 @cache
-def _all() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(CLASSES_FILE.read_text("utf-8"))
+def mined_class_of(name: str) -> Mined:
+    """What was mined of one class."""
+    found: Mined = json.loads((CLASSES / f"{name}.json").read_text("utf-8"))
     return found
 
 
+@cache
 def mined_classes() -> frozenset[str]:
     """The names of all classes that were mined."""
-    return frozenset(_all())
+    return frozenset(file.stem for file in CLASSES.glob("*.json"))
 
 
 def mined_class(
@@ -56,7 +58,7 @@ def mined_class(
         in_file=in_file,
         by_kohya=by_kohya or (lambda config, present, either: in_file(mined_tensors(name, config), present)),
         marks=marks,
-        infer=lambda tensors: {"_class_name": name, **inferred(_all()[name], head, axes, tensors)},
+        infer=lambda tensors: {"_class_name": name, **inferred(mined_class_of(name), head, axes, tensors)},
         other=original,
         dialect=dialect,
         original=original,
@@ -66,7 +68,7 @@ def mined_class(
 
 def mined_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes:
     """Name -> shape of every tensor that the class builds from this config.json. Raises BadConfig, KeyError."""
-    return shapes_of(_all()[class_name], config)
+    return shapes_of(mined_class_of(class_name), config)
 
 
 def shapes_of(found: Mined, config: Mapping[str, Any]) -> Shapes:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
@@ -26,15 +23,6 @@ _LOADER = Loader(
     extras=True,
     adapter_key="diffusion_model.layers.0.attention.to_k.lora_A.weight",
 )
-
-
-def _sides(config: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        "width": int(config.get("dim", 3840)),
-        "heads": int(config.get("n_heads", 30)),
-        "layers": int(config.get("n_layers", 30)),
-        "refiners": int(config.get("n_refiner_layers", 2)),
-    }
 
 
 ZIMAGE = Family(
@@ -61,15 +49,10 @@ ZIMAGE = Family(
     overflows=True,
     scheduler=lambda config: {"num_train_timesteps": 1000, "shift": 3.0, "use_dynamic_shifting": False},
     distilled=Distilled("turbo", ("de-turbo", "deturbo"), _ADAPTER.format(2)),
-    # RMSNorm and RoPE of diffusers keep 32-bit copies, hence the sizes.
     memory=Memory(
         word="z-image",
         config=lambda name: {},
-        sides=_sides,
-        kept=69.5,
-        moment=14.0,
-        half_kept=96.6,
-        half_moment=14.4,
+        heads=("n_heads", 30),
         text=256,
         padding=32,
         caches=True,

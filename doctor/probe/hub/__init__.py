@@ -9,7 +9,7 @@ from itertools import product
 from ...model import Hub, HubRepo, Run, Unknown
 from ...model.record import replace
 from ..world import World
-from .caches import Use, caches, model_folders, named_models, offline, uses
+from .caches import Use, apart, caches, model_folders, named_models, offline, uses
 from .content import Unreadable, kind_of
 from .local import claimed, local_uses, look_local
 from .repos import Look, look_cached
@@ -72,6 +72,8 @@ def _look_around(world: World, run: Run, hashed: Mapping[str, str | Unknown] | N
     for name, cache in _named_alike(world, plain, found):
         if (name, cache) not in known:
             repos += spare([Use(name, cache, None, "base_model", "")])
+    for name in sorted({*apart(run).values()} - {repo.repo for repo in repos}):
+        repos += (other for cache in found for other in spare([Use(name, cache, None, "base_model", "")]))
     return Hub(everywhere, tuple(repos), offline(world.system), world.packages().get("hf_xet"), token_of(world, run))
 
 

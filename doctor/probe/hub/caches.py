@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from ...families import loader_of
 from ...model import Run, System
 from ...model.pattern import pattern
-from ...model.record import dataclass
+from ...model.record import dataclass, replace
 from ..world import Stat, World
 
 COMMIT = pattern(r"[0-9a-f]{40}")
@@ -124,9 +125,26 @@ def uses(world: World, run: Run, cache: str) -> Iterator[Use]:
         use = _into_cache(world, key, value)
         if use is None and world.stat(world.absolute(value)) is None:
             use = _by_id(key, value, cache)
+            if use is not None and key == "base_model" and not use.inside:
+                use = replace(use, inside=_one_file(run, use.repo))
         if use is not None and (use.repo, use.cache, use.commit, use.inside) not in seen:
             seen.add((use.repo, use.cache, use.commit, use.inside))
             yield use
+
+
+def _one_file(run: Run, repo: str) -> str:
+    """The file of a model's repository that is opened alone; "" where the repository is."""
+    loader = loader_of(run)
+    file = None if loader is None else loader.origin(loader.main).file
+    return "" if file is None else run.recipe.sources.get("transformer") or file(repo)
+
+
+def apart(run: Run) -> Mapping[str, str]:
+    """Of the components that come from a repository of their own, which."""
+    loader = loader_of(run)
+    origins = {} if loader is None else loader.origins
+    sources = {name: run.recipe.sources.get(name, origin.repo) for name, origin in origins.items()}
+    return {name: source for name, source in sources.items() if is_repo_id(source)}
 
 
 def named_models(run: Run) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from ...model import HubFile, HubRepo, Run, Unknown
 from ...model.record import dataclass, replace
 from ..world import Stat, World
-from .caches import COMMIT, Use, offline, repo_folder
+from .caches import COMMIT, Use, apart, offline, repo_folder
 from .content import SMALL, digest_of, examine, known, manifest
 from .listings import Listing, listings_of, needed, walk
 from .search import Partials, Search
@@ -188,7 +188,7 @@ def from_elsewhere(used_by: Collection[str], run: Run) -> str:
         return "transformer.*|unet"
     if recipe.extras_model is not None and recipe.extras_model != recipe.base_model:
         return "text_encoder.*|tokenizer.*|vae"
-    return ""
+    return "|".join(apart(run))
 
 
 def _missing(world: World, listing: Listing, wanted: Collection[str]) -> int:

@@ -26,6 +26,7 @@ AI_TOOLKIT = Trainer(
     datasets_are_folders=True,
     caches_known=True,
     encodes_beside=True,
+    lora_copies=True,
     optimizers_by_prefix=True,
     garbled_late=True,
     overflow="The loss becomes nan, the trainer counts it as 0 and goes on: the LoRA makes black images.",

@@ -103,6 +103,16 @@ _KEYS = {
     "recovery_adapter": "model/accuracy_recovery_adapter",
     "validation_config": "train/validation_config",
 }
+# Where single components come from: a setting, the component, and the architectures that look at it.
+_SOURCES = (
+    ("model/vae_path", "vae", ("flux2", "flux2_klein_4b", "flux2_klein_9b", "sdxl", "sd15", "sd1")),
+    ("model/te_name_or_path", "text_encoder", ("lumina2", "ltx2")),
+    ("model/model_kwargs/checkpoint_filename", "transformer", ("krea2",)),
+    ("model/model_kwargs/text_encoder_path", "text_encoder", ("krea2", "ideogram4")),
+    ("model/model_kwargs/text_encoder_path", "mllm", ("boogu_image", "boogu_image_edit")),
+    ("model/model_kwargs/vae_path", "vae", ("krea2",)),
+    ("model/model_kwargs/llama_model_path", "text_encoder_4", ("hidream", "hidream_e1")),
+)
 _OF_DATASET = {
     "default_caption": Setting("default_caption", Written.text),
     "caption_dropout": Setting("caption_dropout_rate", Written.number),
@@ -152,7 +162,9 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     own = {
         "architecture": architecture,
         "variant": variant,
+        "sources": _sources(w, architecture),
         "datasets": datasets,
+        "controls_match": _kwargs(w).get("match_target_res") is True,
         "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
@@ -162,6 +174,11 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     }
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
+
+
+def _sources(w: Written, architecture: str | None) -> dict[str, str]:
+    looked_at = ((key, component) for key, component, by in _SOURCES if architecture in by)
+    return {component: written for key, component in looked_at if (written := w.text(key))}
 
 
 def _network(w: Written) -> dict[str, Any]:
@@ -176,6 +193,11 @@ def _network(w: Written) -> dict[str, Any]:
         or (not isinstance(kwargs, dict) and bool(kwargs)),
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
+
+
+def _kwargs(w: Written) -> Mapping[str, Any]:
+    given = w.raw("model/model_kwargs")
+    return given if isinstance(given, dict) else {}
 
 
 def _precision(w: Written) -> dict[str, Any]:

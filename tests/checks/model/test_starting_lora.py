@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there_or_damaged(zimage: Path, tmp_path: Path) -> No
 def test_what_is_not_known_is_not_passed(zimage: Path, tmp_path: Path) -> None:
     torch.save({}, tmp_path / "lora.pt")
     for path, architecture, network in (
-        (zimage, "chroma", {}),
+        (zimage, "zimage_l2p", {}),
         (zimage, "zimage", {"type": "lokr"}),
         (tmp_path / "lora.pt", "flux", {}),
     ):

@@ -80,7 +80,8 @@ def test_another_programs_script_of_the_same_name_is_not_judged(tmp_path: Path) 
             tmp_path, f"accelerate launch {script} {options} --output_dir x --seed 1 --network_module a"
         )
         assert not found and "KOH002" in unknown
-    assert errors(tmp_path, f"accelerate launch train_network.py --seed 1 {REST} --adam_epsilon 9")[0]
+    own = f"accelerate launch train_network.py --network_module networks.lora {REST} --adam_epsilon 9"
+    assert "PTH004" in errors(tmp_path, own)[0]  # one strange option is not enough
 
 
 def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:

@@ -96,15 +96,8 @@ BACKEND = [
 ]
 # What trains a model without a record: file, text, the file of its datasets, its text, and the name that is said.
 FAMILIES = {
-    "ai-toolkit Wan": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "wan22_14b"), "", "", "wan22_14b"),
-    "ai-toolkit Krea 2": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "krea2"), "", "", "krea2"),
-    "ai-toolkit Klein": (
-        "config.yaml",
-        AI_TOOLKIT.replace("ARCHITECTURE", "flux2_klein_4b"),
-        "",
-        "",
-        "flux2_klein_4b",
-    ),
+    "ai-toolkit Mage-Flow": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "mageflow"), "", "", "mageflow"),
+    "ai-toolkit MiniMax": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "minimax_h3"), "", "", "minimax_h3"),
     "musubi-tuner Wan": ("train.sh", MUSUBI, "data.toml", MUSUBI_DATA, "wan"),
     "sd-scripts SDXL": ("train.sh", SDXL, "data.toml", SDXL_DATA, "sdxl"),
     "SimpleTuner Wan": ("config.json", SIMPLETUNER, "backend.json", json.dumps(BACKEND), "wan"),
@@ -149,9 +142,8 @@ def test_a_family_without_a_record_is_said_first_and_is_not_green(
     assert not report.errors, [finding.text() for finding in report.errors]
     assert {"settings", "datasets"} <= set(report.judged)
     assert {"model files", "memory"} <= {one.what for one in report.not_judged}
-    assert f"no error found; not judged: model files, memory: no record of {architecture}" in words.with_reasons(
-        report
-    )
+    assert words.with_reasons(report).startswith("no error found; not judged: model files")
+    assert f"no record of {architecture}" in words.with_reasons(report)
     assert green(report) == []
     assert main(["check", config]) == 0
     assert main(["check", config, "--strict"]) == 3
@@ -195,7 +187,7 @@ def test_what_was_not_asked_is_not_judged() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_strict_ends_with_3_in_every_format(format: str) -> None:
-    text = (ROOT / "tests" / "configs" / "server_healthy.yaml").read_bytes().replace(b"zimage:turbo", b"wan22_14b")
+    text = (ROOT / "tests" / "configs" / "server_healthy.yaml").read_bytes().replace(b"zimage:turbo", b"mageflow")
     report = examine_config("config.yaml", RecordedWorld(load("healthy")), text=text).report
     strict = replace(report, strict=True)
     assert (report.exit_code, strict.exit_code) == (0, 3)

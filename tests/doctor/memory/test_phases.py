@@ -24,20 +24,10 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
-from .runs import A6000, SYSTEM, T4, TRACED, flux, predicted, zimage
+from .runs import A6000, SYSTEM, T4, flux, predicted, zimage
 
-
-@pytest.mark.parametrize(("quantization", "resolution", "checkpointing", "traced"), TRACED)
-def test_a_step_of_the_full_model_is_predicted_within_three_percent(
-    quantization: str | None, resolution: int, checkpointing: bool, traced: float
-) -> None:
-    run = zimage(resolution, quantization=quantization, gradient_checkpointing=checkpointing)
-    step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
-    tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
-    assert tensors == pytest.approx(traced, rel=0.03)
-
-
-# The same of FLUX.1-dev without quantization: (resolution, checkpointing, batch size, with control images).
+# GiB at the peak of a step, traced on the full FLUX.1-dev without quantization: (resolution, checkpointing, batch
+# size, with control images).
 TRACED_FLUX = [
     (512, True, 1, False, 23.91),
     (1024, True, 1, False, 25.44),
@@ -52,7 +42,7 @@ TRACED_FLUX = [
 def test_a_step_of_the_full_flux_is_predicted_within_three_percent(
     resolution: int, checkpointing: bool, batch: int, control: bool, traced: float
 ) -> None:
-    run = flux(resolution, control, batch_size=batch, gradient_checkpointing=checkpointing)
+    run = flux(resolution, control, trainer=RUNNER, batch_size=batch, gradient_checkpointing=checkpointing)
     step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
     tensors = (step.total - step.items["CUDA context (assumed)"]) / GIB
     assert tensors == pytest.approx(traced, rel=0.03)
@@ -95,7 +85,7 @@ def test_offloaded_blocks_are_not_on_the_card(percent: float, waiting: int) -> N
 
 
 def test_batch_two() -> None:
-    run = zimage(1024, quantization="nf4", batch_size=2)
+    run = zimage(1024, trainer=RUNNER, quantization="nf4", batch_size=2)
     step = next(phase for phase in predicted(run, A6000).phases if phase.name == "training step")
     assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(8.18, rel=0.03)
 
@@ -195,7 +185,7 @@ def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
     # to_q, to_k, to_v, to_out: 60x60 + 64x64; w1, w3: 80x60 + 128x64; w2: 60x80 + 64x128; adaLN: 120x16 + 128x16
     weights = 30 * (4 * (3600 + 4096) + 3 * (4800 + 8192) + 1920 + 2048)
     step = next(phase for phase in full.phases if phase.name == "training step")
-    assert step.items["gradients"] == step.items["LoRA weights"] == 4 * weights
+    assert step.items["LoRA weights"] == 4 * weights
 
 
 @pytest.mark.parametrize(

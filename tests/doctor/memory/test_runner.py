@@ -56,7 +56,8 @@ def test_a_step_of_the_runner_is_the_traced_one(
     run = zimage(resolution, trainer=RUNNER, quantization=quantization, gradient_checkpointing=checkpointing)
     memory = predicted(run, A6000)
     step = next(phase for phase in memory.phases if phase.name == "training step")
-    assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(traced, rel=0.03)
+    # without a LoRA on the modulation's Linears, and with what decodes nf4
+    assert (step.total - step.items["CUDA context (assumed)"]) / GIB == pytest.approx(traced, rel=0.05)
 
 
 def test_the_runner_keeps_one_thing_at_a_time() -> None:

@@ -98,7 +98,7 @@ def test_other_architectures_are_listed_as_they_lie(tmp_path: Path) -> None:
     folder = copy_to(tmp_path / "m")
     other = "AuraFlowTransformer2DModel"
     edit_json(folder / "transformer" / "config.json", lambda tree: tree.update(_class_name=other))
-    model = probed(run_of(folder, "chroma"))
+    model = probed(run_of(folder, "hidream_o1"))
     assert set(model.components) == set(PARTS)
     transformer = model.components["transformer"]
     assert transformer.needed is None and other in transformer.needed_reason
@@ -107,7 +107,7 @@ def test_other_architectures_are_listed_as_they_lie(tmp_path: Path) -> None:
     (folder / "vae" / "diffusion_pytorch_model.safetensors").rename(folder / "vae" / "x.fp16.safetensors")
     shard = sorted((folder / "transformer").glob("*.safetensors"))[0]
     shard.unlink()
-    model = probed(run_of(folder, "chroma"))
+    model = probed(run_of(folder, "hidream_o1"))
     assert model.components["vae"].weights == ()
     assert [w.name for w in model.components["transformer"].weights if w.problem] == [shard.name]
 

@@ -1,0 +1,1 @@
+"""Model families of which the files are judged, a module each."""

@@ -1,0 +1,34 @@
+"""Boogu Image, and its model that edits pictures."""
+
+from __future__ import annotations
+
+from ...model.record import replace
+from ..record import Family, Loader
+from ..record.blank import FILES_ALONE
+from ..record.mined import mined_class
+
+BOOGU = replace(
+    FILES_ALONE,
+    name="boogu_image",
+    title="Boogu Image",
+    transformer=mined_class(
+        "BooguImageTransformer2DModel",
+        "a Boogu Image transformer",
+        ("single_stream_layers.0.norm2.weight",),
+    ),
+    loader=Loader(
+        components={
+            "transformer": ("BooguImageTransformer2DModel",),
+            "mllm": (),  # whatever its config.json names
+            "vae": ("AutoencoderKL",),
+        }
+    ),
+    repos={"0.1-base": "Boogu/Boogu-Image-0.1-Base"},
+)
+EDIT = replace(
+    BOOGU,
+    name="boogu_image_edit",
+    title="Boogu Image Edit",
+    repos={"0.1-edit": "Boogu/Boogu-Image-0.1-Edit"},
+)
+FAMILIES: tuple[Family, ...] = (BOOGU, EDIT)

@@ -1,0 +1,102 @@
+"""FLUX.2: dev, and the smaller Klein, as their authors' own files have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.record import replace
+from ...model.weights import Tensor
+from ..record import Family, Loader, Origin
+from ..record.blank import FILES_ALONE
+from ..record.mined import mined_class
+
+_BLOCKS = ("double_blocks", "single_blocks")
+# What ai-toolkit (27a03a91) writes into its source: flux2/src/model.py, flux2_klein_model.py.
+KLEIN_4B_CONFIG: Mapping[str, Any] = {
+    "context_in_dim": 7680,
+    "hidden_size": 3072,
+    "num_heads": 24,
+    "depth": 5,
+    "depth_single_blocks": 20,
+    "use_guidance_embed": False,
+}
+_KLEIN_9B: Mapping[str, Any] = {
+    "context_in_dim": 12288,
+    "hidden_size": 4096,
+    "num_heads": 32,
+    "depth": 8,
+    "depth_single_blocks": 24,
+    "use_guidance_embed": False,
+}
+_VAE = "ai-toolkit/flux2_vae"
+_SMALL = 96  # channels of the last level in the smaller decoder
+
+
+def _vae(tensors: Mapping[str, Tensor]) -> tuple[str, Mapping[str, Any]]:
+    last = tensors.get("decoder.up.0.block.0.conv1.bias")
+    small = last is not None and last.shape[:1] == (_SMALL,)
+    return "Flux2AutoEncoderSmall" if small else "Flux2AutoEncoder", {}
+
+
+def _loader(file: str, config: Mapping[str, Any], text: str, encoder: str, vae: str) -> Loader:
+    return Loader(
+        components={
+            "transformer": ("Flux2",),
+            "text_encoder": (encoder,),
+            "tokenizer": (),
+            "vae": ("Flux2AutoEncoder", "Flux2AutoEncoderSmall"),
+        },
+        origins={
+            "transformer": Origin(file=lambda repo: file, built=lambda tensors: ("Flux2", config)),
+            "text_encoder": Origin(repo=text, folder=""),
+            "tokenizer": Origin(repo=text, folder=""),
+            "vae": Origin(repo=vae, file=lambda repo: "ae.safetensors", built=_vae, beside="ae.safetensors"),
+        },
+    )
+
+
+FLUX2 = replace(
+    FILES_ALONE,
+    name="flux2",
+    title="FLUX.2",
+    transformer=mined_class("Flux2", "a FLUX.2 transformer", ("double_stream_modulation_img.lin.weight",)),
+    loader=_loader(
+        "flux2-dev.safetensors",
+        {},
+        "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
+        "Mistral3ForConditionalGeneration",
+        "",
+    ),
+    lora_prefixes=("diffusion_model.",),
+    base_version="flux2",
+    blocks=_BLOCKS,
+    lora_blocks=_BLOCKS,
+    quantized_blocks=_BLOCKS,
+    guided=True,
+    repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
+)
+KLEIN_4B = replace(
+    FLUX2,
+    name="flux2_klein_4b",
+    title="FLUX.2 Klein 4B",
+    loader=_loader(
+        "flux-2-klein-base-4b.safetensors",
+        KLEIN_4B_CONFIG,
+        "Qwen/Qwen3-4B",
+        "Qwen3ForCausalLM",
+        "ai-toolkit/flux2_vae",
+    ),
+    base_version="flux2_klein_4b",
+    guided=False,
+    repos={"klein-base-4b": "black-forest-labs/FLUX.2-klein-base-4B"},
+)
+KLEIN_9B = replace(
+    KLEIN_4B,
+    name="flux2_klein_9b",
+    title="FLUX.2 Klein 9B",
+    loader=_loader("flux-2-klein-base-9b.safetensors", _KLEIN_9B, "Qwen/Qwen3-8B", "Qwen3ForCausalLM", _VAE),
+    base_version="flux2_klein_9b",
+    repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
+)
+FAMILIES: tuple[Family, ...] = (FLUX2, KLEIN_4B, KLEIN_9B)

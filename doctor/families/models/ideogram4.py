@@ -1,0 +1,35 @@
+"""Ideogram 4, whose weights ai-toolkit reads in eight bits with their scales."""
+
+from __future__ import annotations
+
+from ...model.record import replace
+from ..record import Family, Loader, Origin
+from ..record.blank import FILES_ALONE
+from ..record.mined import mined_class
+
+_QWEN3_VL = Origin(repo="Qwen/Qwen3-VL-8B-Instruct", folder="")  # ai-toolkit 27a03a91, ideogram4/ideogram4.py
+
+IDEOGRAM4 = replace(
+    FILES_ALONE,
+    name="ideogram4",
+    title="Ideogram 4",
+    transformer=mined_class("Ideogram4", "an Ideogram 4 transformer", ("layers.0.attention.qkv.weight",)),
+    loader=Loader(
+        components={
+            "transformer": ("Ideogram4",),
+            "text_encoder": ("Qwen3VLForConditionalGeneration",),
+            "tokenizer": (),
+            "vae": ("AutoencoderKLFlux2",),
+        },
+        origins={
+            "transformer": Origin(built=lambda tensors: ("Ideogram4", {}), scale=".weight_scale"),
+            "text_encoder": _QWEN3_VL,
+            "tokenizer": _QWEN3_VL,
+            "vae": Origin(built=lambda tensors: ("AutoencoderKLFlux2", {})),
+        },
+    ),
+    lora_prefixes=("diffusion_model.",),
+    base_version="ideogram4",
+    repos={"ideogram-4": "ideogram-ai/ideogram-4-fp8"},
+)
+FAMILIES: tuple[Family, ...] = (IDEOGRAM4,)

@@ -1,0 +1,62 @@
+"""Krea 2, as its authors' own files have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.record import replace
+from ..record import Family, Loader, Origin
+from ..record.blank import FILES_ALONE
+from ..record.mined import mined_class
+
+# What ai-toolkit (27a03a91) writes into its source, krea2/krea2.py.
+CONFIG: Mapping[str, Any] = {
+    "features": 6144,
+    "tdim": 256,
+    "txtdim": 2560,
+    "heads": 48,
+    "kvheads": 12,
+    "multiplier": 4,
+    "layers": 28,
+    "patch": 2,
+    "channels": 16,
+    "txtheads": 20,
+    "txtkvheads": 20,
+    "txtlayers": 12,
+}
+_QWEN3_VL = Origin(repo="Qwen/Qwen3-VL-4B-Instruct", folder="")
+
+
+def _file(repo: str) -> str:
+    """raw.safetensors of krea/Krea-2-Raw (ai-toolkit 27a03a91, krea2/krea2.py)."""
+    return repo.rpartition("/")[2].rpartition("-")[2].lower() + ".safetensors"
+
+
+KREA2 = replace(
+    FILES_ALONE,
+    name="krea2",
+    title="Krea 2",
+    transformer=mined_class("SingleStreamDiT", "a Krea 2 transformer", ("txtfusion.projector.weight",)),
+    loader=Loader(
+        components={
+            "transformer": ("SingleStreamDiT",),
+            "text_encoder": ("Qwen3VLForConditionalGeneration",),
+            "tokenizer": (),
+            "vae": ("AutoencoderKLQwenImage",),
+        },
+        origins={
+            "transformer": Origin(file=_file, lone=True, built=lambda tensors: ("SingleStreamDiT", CONFIG)),
+            "text_encoder": _QWEN3_VL,
+            "tokenizer": _QWEN3_VL,
+            "vae": Origin(repo="Qwen/Qwen-Image"),
+        },
+    ),
+    lora_prefixes=("diffusion_model.",),
+    base_version="krea2",
+    blocks=("blocks",),
+    lora_blocks=("blocks",),
+    quantized_blocks=("blocks",),
+    repos={"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"},
+)
+FAMILIES: tuple[Family, ...] = (KREA2,)

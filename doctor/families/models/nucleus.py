@@ -1,0 +1,29 @@
+"""Nucleus-Image, a mixture of experts."""
+
+from __future__ import annotations
+
+from ...model.record import replace
+from ..record import Family, Loader
+from ..record.blank import FILES_ALONE
+from ..record.mined import mined_class
+
+NUCLEUS = replace(
+    FILES_ALONE,
+    name="nucleus_image",
+    title="Nucleus-Image",
+    transformer=mined_class(
+        "NucleusMoEImageTransformer2DModel",
+        "a Nucleus-Image transformer",
+        ("transformer_blocks.0.img_mlp.gate.weight",),
+    ),
+    loader=Loader(
+        components={
+            "transformer": ("NucleusMoEImageTransformer2DModel",),
+            "text_encoder": ("Qwen3VLForConditionalGeneration",),
+            "vae": ("AutoencoderKLQwenImage",),
+        },
+        extras=True,
+    ),
+    repos={"nucleus-image": "NucleusAI/Nucleus-Image"},
+)
+FAMILIES: tuple[Family, ...] = (NUCLEUS,)

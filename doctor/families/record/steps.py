@@ -1,0 +1,139 @@
+"""What a training step of a transformer holds, as mined from the class itself: `steps.json`, and how it is read.
+
+maintenance/mine_steps.py writes that file and says how. A row is an amount of bytes for each of what `terms` counts.
+For each way of computing (doctor/train/rehearsal/step.py), for `one` picture at a time and for `several`, the file
+has the rows of each list of blocks, in the order they run: what each block leaves behind (`carry` where it is
+computed again in backward, `keep` where it is not), and the highest beside that while backward goes through one
+(`again` and `moment`) and while a picture is drawn (`drawing`), of which the largest row counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from ...model.record import dataclass
+
+STEPS_FILE = Path(__file__).with_name("steps.json")
+Row = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a step is made with: `batch` pictures of `image` and `text` tokens each, and the rank of the LoRA."""
+
+    batch: int
+    image: int
+    text: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class BlockList:
+    """A list of blocks: how many there are, and their share of what is trained."""
+
+    name: str
+    count: int
+    share: float
+
+
+def terms(tokens: Tokens) -> tuple[int, ...]:
+    """What bytes are counted for.
+
+    Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; and one.
+    """
+    image, text = tokens.batch * tokens.image, tokens.batch * tokens.text
+    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank, 1
+
+
+@cache
+def _all() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(STEPS_FILE.read_text("utf-8"))
+    return found
+
+
+def vae_bytes(class_name: str) -> tuple[float, float] | None:
+    """What a VAE takes in 16 bits for a pixel that it encodes, and decodes; None for a class that was not mined."""
+    found = _all().get(class_name)
+    return None if found is None else (found["encode"], found["decode"])
+
+
+def mined_tables(class_name: str) -> Sequence[Mapping[str, Any]]:
+    """What was mined of a class, for each of its published configs; nothing where it was not."""
+    tables: Sequence[Mapping[str, Any]] = _all().get(class_name, {}).get("tables", ())
+    return tables
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The rows of one published config. Those of a model `scale` times as wide are as much larger."""
+
+    ways: Mapping[str, Any]
+    scale: float = 1.0
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """The lists of blocks in the order they run."""
+        return tuple(next(iter(self.ways.values()))["one"]["lists"])
+
+    def drawing(self, way: str, tokens: Tokens) -> int:
+        """Bytes beside the weights while a picture is drawn."""
+        return self._highest(self._rows(way, tokens)["drawing"], tokens)
+
+    def held(
+        self, way: str, tokens: Tokens, lists: Sequence[BlockList], *, again: bool, interval: int, grown: int
+    ) -> tuple[int, int]:
+        """Bytes of activations and of gradients at the highest of forward and backward.
+
+        `lists` are those that backward goes through. `again`: every `interval`-th block is computed again. `grown`
+        are the bytes of all gradients, which there are after backward.
+        """
+        rows = self._rows(way, tokens)["lists"]
+        found: list[tuple[int, int]] = []
+        left = after = 0.0
+        for one in lists:
+            mined = rows[one.name]
+            keep = self._bytes(mined["keep"], tokens)
+            carry = self._bytes(mined["carry"], tokens) if again else keep
+            kept_whole = one.count - -(-one.count // interval) if again else 0
+            highest = self._highest(mined["again" if again else "moment"], tokens)
+            after += one.share
+            first, later = left + carry, left + carry * one.count + kept_whole * (keep - carry)
+            for there, share in ((later, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):
+                found.append((int(there + highest), int(grown * max(0.0, 1.0 - share))))
+            left = later
+        return max(found, key=sum, default=(0, 0))
+
+    def _rows(self, way: str, tokens: Tokens) -> Any:
+        return self.ways[way]["one" if tokens.batch == 1 else "several"]
+
+    def _highest(self, rows: Sequence[Row], tokens: Tokens) -> int:
+        return int(max(self._bytes(row, tokens) for row in rows))
+
+    def _bytes(self, row: Row, tokens: Tokens) -> float:
+        return self.scale * sum(amount * count for amount, count in zip(row, terms(tokens), strict=True))
+
+
+def steps_of(class_name: str, config: Mapping[str, Any], numbers: Mapping[str, int]) -> Steps | None:
+    """The rows of a model by its config and the numbers in the Linears of a block of each list; None for a class that
+    was not mined.
+
+    Where none of the published models has blocks of this size, those of the one that is nearest are scaled.
+    """
+
+    def scale(table: Mapping[str, Any]) -> float:
+        shares = [numbers[name] / mined for name, mined in table["numbers"].items() if numbers.get(name)]
+        return sqrt(sum(shares) / len(shares)) if shares else 1.0
+
+    tables = mined_tables(class_name)
+    switches = {key for table in tables for key, value in table["config"].items() if isinstance(value, bool)}
+
+    def others(table: Mapping[str, Any]) -> int:
+        return sum(bool(table["config"].get(key)) != bool(config.get(key)) for key in switches)
+
+    nearest = min(tables, key=lambda table: (others(table), abs(scale(table) - 1.0)), default=None)
+    return None if nearest is None else Steps(nearest["ways"], scale(nearest))

@@ -1,0 +1,1 @@
+"""A training step on tensors without data: what it holds, and when."""

@@ -1,0 +1,141 @@
+"""What the transformer of each class is called with, as diffusers' pipelines and the trainers call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+
+Called = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Batch(NamedTuple):
+    """`size` pictures of `cells` (frames, height, width) in tokens, with `text` tokens each.
+
+    `controls` are the cells of control images that every picture has.
+    """
+
+    size: int
+    cells: tuple[int, int, int]
+    text: int
+    controls: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def image(self) -> int:
+        """Tokens of a picture with its control images."""
+        return sum(map(prod, (self.cells, *self.controls)))
+
+
+def inputs_of(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    """The arguments of a call. Raises KeyError for a class that is not known here."""
+    return CALLS[type(model).__name__](model.config, batch, dtype)
+
+
+def _times(batch: Batch, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.full((batch.size,), 0.5, dtype=dtype)
+
+
+def _picture(
+    channels: int, batch: Batch, dtype: torch.dtype, patch: tuple[int, int, int] = (1, 2, 2)
+) -> torch.Tensor:
+    sides = (cells * step for cells, step in zip(batch.cells, patch, strict=True))
+    return torch.zeros(batch.size, channels, *sides, dtype=dtype)
+
+
+def _zimage(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    images = list(_picture(config.in_channels, batch, dtype).unbind(0))
+    states = [torch.zeros(batch.text, config.cap_feat_dim, dtype=dtype)] * batch.size
+    return (images, _times(batch), states), {}
+
+
+def _sequences(channels: int, width: int, batch: Batch, dtype: torch.dtype) -> dict[str, Any]:
+    return {
+        "hidden_states": torch.zeros(batch.size, batch.image, channels, dtype=dtype),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, width, dtype=dtype),
+        "timestep": _times(batch, dtype),
+    }
+
+
+def _ids(batch: Batch, axes: int) -> dict[str, Any]:
+    return {"img_ids": torch.zeros(batch.image, axes), "txt_ids": torch.zeros(batch.text, axes)}
+
+
+def _flux(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    named = _sequences(config.in_channels, config.joint_attention_dim, batch, dtype) | _ids(batch, 3)
+    named["pooled_projections"] = torch.zeros(batch.size, config.pooled_projection_dim, dtype=dtype)
+    named["guidance"] = torch.ones(batch.size) if config.guidance_embeds else None
+    return (), named
+
+
+def _flux2(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    named = _sequences(config.in_channels, config.joint_attention_dim, batch, dtype) | _ids(batch, 4)
+    named["guidance"] = torch.ones(batch.size) if config.guidance_embeds else None
+    return (), named
+
+
+def _chroma(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    named = _sequences(config.in_channels, config.joint_attention_dim, batch, dtype) | _ids(batch, 3)
+    return (), named
+
+
+def _qwen_image(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    named = _sequences(config.in_channels, config.joint_attention_dim, batch, dtype)
+    named["img_shapes"] = [[batch.cells, *batch.controls]] * batch.size
+    named["encoder_hidden_states_mask"] = torch.ones(batch.size, batch.text, dtype=torch.int64)
+    return (), named
+
+
+def _krea2(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": torch.zeros(batch.size, batch.image, config.in_channels, dtype=dtype),
+        "encoder_hidden_states": torch.zeros(
+            batch.size, batch.text, config.num_text_layers, config.text_hidden_dim, dtype=dtype
+        ),
+        "timestep": _times(batch),
+        "position_ids": torch.zeros(batch.text + batch.image, 3),
+    }
+
+
+def _ideogram4(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    together = batch.text + batch.image
+    shape = (batch.size, together)
+    return (), {
+        "hidden_states": torch.zeros(*shape, config.in_channels, dtype=dtype),
+        "encoder_hidden_states": torch.zeros(*shape, config.llm_features_dim, dtype=dtype),
+        "timestep": _times(batch),
+        "position_ids": torch.zeros(*shape, 3, dtype=torch.int64),
+        "segment_ids": torch.zeros(*shape, dtype=torch.int64),
+        "indicator": torch.zeros(*shape, dtype=torch.int64),
+    }
+
+
+def _wan(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype, tuple(config.patch_size)),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.text_dim, dtype=dtype),
+        "timestep": torch.full((batch.size,), 500),
+    }
+
+
+def _sd3(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype)[:, :, 0],
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.joint_attention_dim, dtype=dtype),
+        "pooled_projections": torch.zeros(batch.size, config.pooled_projection_dim, dtype=dtype),
+        "timestep": _times(batch),
+    }
+
+
+CALLS: Mapping[str, Callable[[Any, Batch, torch.dtype], Called]] = {
+    "ZImageTransformer2DModel": _zimage,
+    "FluxTransformer2DModel": _flux,
+    "Flux2Transformer2DModel": _flux2,
+    "ChromaTransformer2DModel": _chroma,
+    "QwenImageTransformer2DModel": _qwen_image,
+    "Krea2Transformer2DModel": _krea2,
+    "Ideogram4Transformer2DModel": _ideogram4,
+    "WanTransformer3DModel": _wan,
+    "SD3Transformer2DModel": _sd3,
+}

@@ -1,0 +1,214 @@
+"""A step of the real transformer with a LoRA, on tensors without data: what each block keeps, and the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ...model.recipe import Network
+from ..kernels import attention, float16
+from ..kernels.attention import torch_attention
+from ..kernels.quantized_linear import QuantizedLinear
+from ..network.lora import add_network
+from ..transformer.transformer_blocks import use_float16
+from ..weights.materialize import replace_module
+from .alive import Alive
+from .inputs import Batch, inputs_of
+from .watch import Held, Watch
+
+OPTIMIZER = "optimizer"
+# The types that a step computes in. "copied": in bfloat16, and the LoRA in float32 on copies of what it is given, as
+# ai-toolkit has it; "bfloat16" and "float32": all alike, as our own LoRA and peft's under autocast; "float16":
+# Linears of 8 bits multiply in float16, all else in float32, as our own runner has it on a card without bfloat16.
+WAYS = ("copied", "bfloat16", "float32", "float16")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is rehearsed: a transformer of `class_name` and `config`, its blocks' lists in the order they run.
+
+    A LoRA covers the Linears of the lists `trained`. `way` is one of WAYS. `quantized`: the Linears of the blocks
+    have 8 bits.
+    """
+
+    class_name: str
+    config: Mapping[str, Any]
+    blocks: Sequence[str]
+    trained: Sequence[str]
+    batch: Batch
+    network: Network
+    way: str = "bfloat16"
+    quantized: bool = False
+    checkpointing: bool = True
+
+
+class CopyingLora(nn.Module):
+    """A Linear with a LoRA that multiplies in float32, on a copy of what it is given."""
+
+    def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.lora_A = nn.Parameter(torch.zeros(rank, shape[1], dtype=torch.float32))
+        self.lora_B = nn.Parameter(torch.zeros(shape[0], rank, dtype=torch.float32))
+        self.register_buffer("scale", torch.ones((), dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base(x)
+        low = nn.functional.linear(x.to(self.lora_A.dtype), self.lora_A)
+        added = nn.functional.linear(low, self.lora_B) * self.get_buffer("scale")
+        return y + (added * self.get_buffer("scale")).to(y.dtype)
+
+
+@contextmanager
+def without_data() -> Iterator[None]:
+    """Tensors that are made have no data (the meta device), and no Linear is filled with numbers.
+
+    Attention is then computed in full, which no card does: it gets a kernel that keeps what the cards' kernels keep.
+    """
+    reset = nn.Linear.reset_parameters
+    nn.Linear.reset_parameters = lambda self: None  # type: ignore[method-assign]
+    _put_attention(_attention)
+    try:
+        with torch.device("meta"):
+            yield
+    finally:
+        nn.Linear.reset_parameters = reset  # type: ignore[method-assign]
+        _put_attention(torch_attention)
+        torch.set_default_dtype(torch.float32)
+
+
+def _put_attention(made: Callable[..., Tensor]) -> None:
+    nn.functional.scaled_dot_product_attention = made
+    for module in (attention, float16):
+        vars(module)["torch_attention"] = made
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Keeps its inputs, its output and a number for each row, as flash and memory-efficient attention do."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    found: Tensor = kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
+    return found
+
+
+def built(step: Step) -> Any:
+    """The transformer with its LoRA."""
+    torch.set_default_dtype(dtype_of(step))
+    model = getattr(import_module("diffusers"), step.class_name)(**step.config).eval().requires_grad_(False)
+    torch.set_default_dtype(torch.float32)
+    linears = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and _is_in(name, step.blocks)
+    }
+    if step.quantized or step.way == "float16":
+        for name, module in linears.items():
+            rows, columns = module.weight.shape
+            codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
+            bias = None if module.bias is None else module.bias.data
+            replace_module(model, name, QuantizedLinear(codes, scale, bias, columns))
+    if step.way == "float16":
+        use_float16(model)
+    shapes = {name: (one.out_features, one.in_features) for name, one in linears.items()}
+    shapes = {name: shape for name, shape in shapes.items() if _is_in(name, step.trained)}
+    if step.way == "copied":
+        for name, shape in shapes.items():
+            replace_module(model, name, CopyingLora(model.get_submodule(name), shape, step.network.rank))
+    else:
+        add_network(model, shapes, step.network, 0)
+    if step.checkpointing:
+        model.enable_gradient_checkpointing(gradient_checkpointing_func=_again)
+    return model
+
+
+def dtype_of(step: Step) -> torch.dtype:
+    return torch.float32 if step.way.startswith("float") else torch.bfloat16
+
+
+def _again(block: nn.Module, *inputs: Any) -> Any:
+    return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
+
+
+def _is_in(name: str, lists: Sequence[str]) -> bool:
+    return any(name.startswith(one + ".") for one in lists)
+
+
+def rehearsed(
+    step: Step, *, draws: bool = False, optimizer: Callable[[list[Any]], Any] | None = None, steps: int = 1
+) -> Held:
+    """A step, or with an optimizer several, of which the last counts; with `draws` a pass without gradients first."""
+    held = Held()
+    with without_data():
+        model = built(step)
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        optimize = optimizer(parameters) if optimizer else None
+        with Alive() as alive:
+            frozen = (t for t in (*model.parameters(), *model.buffers()) if not t.requires_grad)
+            alive.add_all(frozen, "transformer")
+            alive.add_all(parameters, "LoRA weights")
+            alive.label = "inputs"
+            args, named = inputs_of(model, step.batch, dtype_of(step))
+            alive.again()
+            held.static = alive.now
+            if draws:
+                alive.label = "drawing"
+                with torch.no_grad():
+                    model(*args, **named, return_dict=False)
+                held.drawing = alive.trail
+            watch = Watch(model, step.blocks, alive, held)
+            for _ in range(steps):
+                _one(model, args, named, alive, watch, optimize)
+    held.peak, held.at_peak = alive.peak, {label: size for label, size in alive.at_peak.items() if size}
+    return held
+
+
+def rehearsed_vae(class_name: str, config: Mapping[str, Any], side: int) -> tuple[int, int]:
+    """Bytes at the peak of encoding and of decoding a square picture in 16 bits, beside the weights."""
+    with without_data():
+        torch.set_default_dtype(torch.bfloat16)
+        model = getattr(import_module("diffusers"), class_name)(**config).eval().requires_grad_(False)
+        latent = config.get("latent_channels") or getattr(model.config, "z_dim", None) or model.config.latent_channels
+        frames = (1,) if any(isinstance(module, nn.Conv3d) for module in model.modules()) else ()
+        with Alive() as alive, torch.no_grad():
+            alive.add_all((*model.parameters(), *model.buffers()), "VAE")
+            found = []
+            for run, channels, of in ((model.encode, 3, side), (model.decode, latent, side // 8)):
+                given = torch.zeros(1, channels, *frames, of, of)
+                alive.again()
+                before = alive.now
+                run(given)
+                found.append(alive.peak - before)
+    return found[0], found[1]
+
+
+def _one(model: Any, args: Any, named: Any, alive: Alive, watch: Watch, optimize: Any) -> None:
+    alive.again()
+    watch.begin()
+    out = model(*args, **named, return_dict=False)[0]
+    out = torch.stack([one.float() for one in out]) if isinstance(out, list) else out.float()
+    loss = nn.functional.mse_loss(out, torch.zeros_like(out))
+    del out
+    alive.label = "backward"
+    torch.autograd.backward(loss)
+    del loss
+    if optimize is not None:
+        alive.label = OPTIMIZER
+        optimize.step()
+        optimize.zero_grad(set_to_none=True)

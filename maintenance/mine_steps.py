@@ -1,0 +1,182 @@
+"""Make doctor/families/record/steps.json anew: what a training step holds, of every transformer that was mined.
+
+    python -m zdoctor.maintenance.mine_steps [CLASS ...]
+
+The real class of full width, with few blocks of each list and a LoRA on every Linear of them, makes a step on tensors
+without data (doctor/train/rehearsal), in pictures, prompts, batches and ranks of several sizes. What is held grows
+with each of these by an amount of its own: these amounts are solved for and written down.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from zdoctor.doctor.families import family_with
+from zdoctor.doctor.families.components.autoencoder_kl import VAE
+from zdoctor.doctor.families.record.mined import mined_class_of, mined_tensors
+from zdoctor.doctor.families.record.steps import STEPS_FILE, Tokens, terms
+from zdoctor.doctor.families.tensors import block_linears
+from zdoctor.doctor.model.recipe import Network
+from zdoctor.doctor.train.rehearsal.inputs import Batch
+from zdoctor.doctor.train.rehearsal.step import WAYS, Step, rehearsed, rehearsed_vae
+from zdoctor.doctor.train.rehearsal.watch import Held
+
+# What of the published configs differs from the class's defaults, where that changes what a block is.
+CONFIGS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "ZImageTransformer2DModel": ({},),
+    "FluxTransformer2DModel": ({"guidance_embeds": True},),
+    "QwenImageTransformer2DModel": ({}, {"zero_cond_t": True}),
+    "Flux2Transformer2DModel": (
+        {},
+        {"guidance_embeds": False, "num_attention_heads": 24, "joint_attention_dim": 7680},
+        {"guidance_embeds": False, "num_attention_heads": 32, "joint_attention_dim": 12288},
+    ),
+    "Krea2Transformer2DModel": ({},),
+    "ChromaTransformer2DModel": ({},),
+    "WanTransformer3DModel": ({},),
+    "SD3Transformer2DModel": (
+        {"num_attention_heads": 38, "caption_projection_dim": 2432, "pos_embed_max_size": 192, "qk_norm": "rms_norm"},
+    ),
+    "Ideogram4Transformer2DModel": ({},),
+}
+VAES: Mapping[str, Mapping[str, Any]] = {
+    "AutoencoderKL": VAE,
+    "AutoencoderKLFlux2": {},
+    "AutoencoderKLQwenImage": {},
+    "AutoencoderKLWan": {},
+}
+SIDE = 1024  # pixels of the picture that a VAE is mined with; what it takes grows with the picture's area
+FEW = 3  # blocks of each list
+# (height and width in tokens, tokens of a prompt, rank), from small to large
+SIZES = [
+    ((32, 32), 256, 16),
+    ((64, 64), 256, 16),
+    ((64, 64), 1024, 16),
+    ((64, 64), 64, 128),
+    ((128, 128), 512, 4),
+    ((16, 32), 512, 128),
+]
+# One picture is often a view of what several are a copy of.
+PICTURES = {"one": 1, "several": 2}
+
+
+def mined(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
+    """The figures of one published config."""
+    config = {**published, **dict.fromkeys(lists.values(), FEW)}
+    ways = WAYS if family_with(name).own else WAYS[:2]
+    shapes = mined_tensors(name, config)
+    return {
+        "config": published,
+        "numbers": {one: sum(map(prod, block_linears(shapes, (one,)).values())) // FEW for one in lists},
+        "ways": {way: {much: _figures(name, config, lists, way, much) for much in PICTURES} for way in ways},
+    }
+
+
+def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
+    settings = [(PICTURES[much], *size) for size in SIZES]
+    counted = (Tokens(count, cells[0] * cells[1], text, rank) for count, cells, text, rank in settings)
+    grid = np.array(list(map(terms, counted)), float)
+    again, kept = ([_run(name, config, lists, way, again, one) for one in settings] for again in (True, False))
+    found: dict[str, Any] = {
+        "drawing": _rows(grid, [_above(held.drawing, held.static) for held in kept]),
+        "lists": {},
+    }
+    before: list[str] = []
+    for one in kept[0].after:
+        before.append(one)
+        found["lists"][one] = {
+            "carry": _row(grid, [_grown(held, one) for held in again]),
+            "keep": _row(grid, [_grown(held, one) for held in kept]),
+            "again": _rows(grid, [_trail(held, one, before) for held in again]),
+            "moment": _rows(grid, [_trail(held, one, before) for held in kept]),
+        }
+    return found
+
+
+def _run(
+    name: str,
+    config: Mapping[str, Any],
+    lists: Mapping[str, str],
+    way: str,
+    again: bool,
+    setting: tuple[int, tuple[int, int], int, int],
+) -> Held:
+    size, cells, text, rank = setting
+    batch = Batch(size, (1, *cells), text)
+    network = Network(rank=rank, alpha=rank)
+    step = Step(name, config, list(lists), list(lists), batch, network, way, checkpointing=again)
+    return rehearsed(step, draws=not again)
+
+
+def _grown(held: Held, name: str) -> int:
+    """What one more block of a list leaves behind."""
+    after = held.after[name]
+    return after[1] - after[0]
+
+
+def _trail(held: Held, name: str, before: Sequence[str]) -> list[int]:
+    """What there is beside weights, what blocks left, and gradients, from when the last block of a list runs to when
+    the gradient went back through it.
+    """
+    left = held.static + sum(FEW * _grown(held, one) for one in before)
+    return _above(held.forward[name], left) + _above(held.backward[name], left + held.gradients[name])
+
+
+def _above(trail: Sequence[int], base: int) -> list[int]:
+    return [now - base for now in trail]
+
+
+def _rows(grid: Any, trails: Sequence[Sequence[int]]) -> list[list[float]]:
+    """The places of a trail that are its highest in one of the settings, each as a row of amounts."""
+    lengths = {len(trail) for trail in trails}
+    if len(lengths) > 1:
+        raise SystemExit(f"the settings do not run alike: {sorted(lengths)} new tensors")
+    places = dict.fromkeys(max(range(len(trail)), key=trail.__getitem__) for trail in trails)
+    rows = [_row(grid, [trail[place] for trail in trails]) for place in places]
+    return [row for index, row in enumerate(rows) if row not in rows[:index]]
+
+
+def _row(grid: Any, values: Sequence[int]) -> list[float]:
+    """The amounts by which these values grow with each term."""
+    varies = np.ptp(grid, axis=0) > 0
+    varies[-1] = True  # the one for nothing
+    scale = grid[:, varies].max(axis=0)
+    found = np.zeros(grid.shape[1])
+    found[varies] = np.linalg.lstsq(grid[:, varies] / scale, np.array(values, float), rcond=None)[0] / scale
+    off = np.abs(grid @ found - values).max()
+    if off > 1 << 20:
+        print(f"    off by up to {off / 2**20:.0f} MiB of {max(values) / 2**20:.0f}", flush=True)
+    return [round(float(one), 2) + 0.0 for one in found]
+
+
+def main(names: list[str]) -> None:
+    version = f"diffusers {import_module('diffusers').__version__}, torch {torch.__version__.partition('+')[0]}"
+    for name in names or (*CONFIGS, *VAES):
+        print(name, flush=True)
+        if name in VAES:
+            encode, decode = (round(peak / SIDE**2, 1) for peak in rehearsed_vae(name, VAES[name], SIDE))
+            found: dict[str, Any] = {"from": version, "encode": encode, "decode": decode}
+        else:
+            lists = {one: key for one, key in mined_class_of(name)["tables"][0]["lists"].items() if "." not in one}
+            found = {"from": version, "tables": [mined(name, config, lists) for config in CONFIGS[name]]}
+        before = json.loads(STEPS_FILE.read_text("utf-8")) if STEPS_FILE.exists() else {}
+        STEPS_FILE.write_text(text_of({**before, name: found}), "utf-8")
+
+
+def text_of(found: Mapping[str, Any]) -> str:
+    """The file's text: a line for each list of figures."""
+    text = json.dumps(dict(sorted(found.items())), indent=1)
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m.group(1)) + "]", text) + "\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
