@@ -286,7 +286,7 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
         files = pictures_in(folder, pictures, turned=False, modes=("RGB", "L", "RGBA", "P", "RGB", "LA"))
         for resolution, no_upscale in ((256, False), (512, False), (512, True)):
             how = Buckets(
-                resolution, resolution, "sd-scripts", shrink_only=no_upscale, resampling="area", cut_first=True
+                resolution, resolution, "sd-scripts", 64, shrink_only=no_upscale, resampling="area", cut_first=True
             )
             its = _numbered_folder(util, folder, resolution, no_upscale)
             keyed = {
