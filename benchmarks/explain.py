@@ -14,7 +14,8 @@ words of each failure. Its halves are told apart by the first byte of the addres
 with, odd the one that was looked at once, at the end. crash_verdicts.tsv has how each answer of that half was judged.
 crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
 that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise;
-crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is.
+crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is; the first answers of
+its held half stand judged likewise.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from corpus_oracle import StandIn, imported
 from diffusers import AutoencoderKL
 from PIL import Image
 
+from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.files import fingerprints
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
@@ -43,6 +44,9 @@ from zdoctor.doctor.train.dataset.training_items import (
     read_training_items,
 )
 from zdoctor.doctor.train.encode.latents import encode_image
+from zdoctor.doctor.trainers.simpletuner.datasets import buckets_of
+from zdoctor.doctor.trainers.simpletuner.options import PARSED
+from zdoctor.tests.doctor.train.patient import written
 
 RESOLUTIONS = (256, 512, 768, 1000, 1024)
 Counts = Counter[str]
@@ -282,7 +286,7 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
         files = pictures_in(folder, pictures, turned=False, modes=("RGB", "L", "RGBA", "P", "RGB", "LA"))
         for resolution, no_upscale in ((256, False), (512, False), (512, True)):
             how = Buckets(
-                resolution, resolution, "sd-scripts", shrink_only=no_upscale, resampling="area", cut_first=True
+                resolution, resolution, "sd-scripts", 64, shrink_only=no_upscale, resampling="area", cut_first=True
             )
             its = _numbered_folder(util, folder, resolution, no_upscale)
             keyed = {
@@ -403,7 +407,51 @@ def musubi(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Coun
         yield "captions", counts
 
 
-TRAINERS = {"ai-toolkit": ai_toolkit, "sd-scripts": sd_scripts, "musubi-tuner": musubi}
+def simpletuner(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Counts]]:
+    """Its TrainingSample, with crops from the middle; captions are not compared."""
+    sample = imported("simpletuner.helpers.image_manipulation.training_sample")
+    load = imported("simpletuner.helpers.image_manipulation.load").load_image
+    tracker, vae, counts = sample.StateTracker, tiny_vae(), Counter[str]()
+    tracker.get_args = lambda: SimpleNamespace(aspect_bucket_alignment=64, aspect_bucket_rounding=2)
+    tracker.get_resolution_by_aspect = lambda **_: None
+    tracker.set_resolution_by_aspect = lambda **_: None
+    for name in ("get_model", "get_metadata_by_filepath", "get_webhook_handler"):
+        setattr(tracker, name, lambda *_, **__: None)
+
+    def settled(resolution: int, unit: str, crop: bool) -> Buckets:
+        size = resolution if unit == "pixel" else resolution * resolution / 1e6
+        words = {"resolution": size, "resolution_type": unit, "crop": crop}
+        words |= {"crop_style": "center", "crop_aspect": "square"}
+        tracker.get_data_backend_config = lambda _: words
+        settings = written(**{f"datasets__0__{name}": value for name, value in words.items()})
+        return buckets_of("datasets/0", Written(settings, PARSED), 64)
+
+    sides = [side // 16 * 16 for side in RESOLUTIONS]  # the model can compute with no other square
+    for resolution, unit, crop in itertools.product(sides, ("pixel", "area"), (False, True)):
+        how = settled(resolution, unit, crop)
+        counts["settings"] += 1
+        for size in sizes_of(sizes):
+            its = sample.TrainingSample(None, "d", {"original_size": size})
+            try:
+                bucket, scaled, _ = its.calculate_target_size()
+            except ZeroDivisionError:
+                continue  # so narrow that its shape is rounded to 0
+            _sized(counts, how, size, bucket, scaled if bucket != scaled else None)
+    yield "sizes", counts
+    with tempfile.TemporaryDirectory() as name:
+        folder, counts = Path(name), Counter[str]()
+        files = pictures_in(folder, pictures, turned=False, modes=("RGB", "L", "RGB"))
+        for resolution, unit, crop in ((256, "area", False), (512, "pixel", False), (512, "area", True)):
+            how = settled(resolution, unit, crop)
+            keyed = {item.picture.file: item for item in ours(_as_kohya(how), folder, {}, literal_captions=True)}
+            for file in files:
+                image = sample.TrainingSample(load(str(file)), "d", {}, str(file)).prepare().image
+                tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 * 2 - 1
+                compare_pixels(counts, vae, keyed[file], tensor)
+        yield "pixels", counts
+
+
+TRAINERS = {"ai-toolkit": ai_toolkit, "sd-scripts": sd_scripts, "musubi-tuner": musubi, "simpletuner": simpletuner}
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ class Source:
     made_of: str = ""
 
 
+_QWEN25_VL_7B = QWEN_IMAGE.published["text_encoder"][1]
 _KLEIN_4B = {
     "guidance_embeds": False,
     "num_layers": 5,
@@ -115,6 +116,7 @@ _GEMMA3_12B = {
         "num_attention_heads": 16,
         "image_size": 896,
         "patch_size": 14,
+        "vision_use_head": False,
     },
 }
 _MISTRAL_SMALL = {
@@ -227,7 +229,11 @@ CLASSES = (
     Source("AutoencoderKLQwenImage", "diffusers"),
     Source("AutoencoderKLQwenImage21", "diffusers"),
     Source("AutoencoderKLWan", "diffusers"),
-    Source("Qwen2_5_VLForConditionalGeneration", "transformers", (QWEN_IMAGE.published["text_encoder"][1],)),
+    Source(
+        "Qwen2_5_VLForConditionalGeneration",
+        "transformers",
+        (_QWEN25_VL_7B, {**_QWEN25_VL_7B, "tie_word_embeddings": True}),
+    ),
     Source("Qwen3VLForConditionalGeneration", "transformers", (_QWEN3_VL_4B, _QWEN3_VL_8B)),
     Source("Qwen3VLTextModel", "transformers", (_QWEN3_VL,)),
     Source(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ...doctor.model import Run
-from ...doctor.trainers.kohya.read import of_dataset
+from typing import Any
+
+from ...doctor.model import Finding, Run, Severity, found
+from ...doctor.trainers.kohya.read import settings_of_datasets
 from ...doctor.trainers.kohya.starts import options_of
 
 TRAINERS = ("sd-scripts", "musubi-tuner")
+DATA = "before anything is loaded, but after the datasets were read"
 # of a config file alone: a command line may give what it leaves out
 ELSEWHERE = " The command line may give it: check that, and this file is read with it."
 
@@ -25,10 +28,19 @@ def anywhere(run: Run, name: str) -> str | None:
 
     A subset's own value goes before its dataset's, that before the general section's, and all before an option's.
     """
-    w = options_of(run)
-    places = [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets] or [w]
-    is_on = (own.key(name) for own in places if own.arrived(name) not in (None, False, 0, "0", "", "0.0"))
+    is_on = (
+        own.key(name)
+        for own in settings_of_datasets(run)
+        if own.arrived(name) not in (None, False, 0, "0", "", "0.0")
+    )
     return next(is_on, None)
+
+
+def refused(run: Run, key: str, message: str, when: str, *, severity: Severity | None = None, **args: Any) -> Finding:
+    """A setting that the trainer asserts; `when` ends "The trainer stops"."""
+    evidence = {"key": key, "when": when}
+    otherwise = "The trainer stops {when}."
+    return found(run.where(key), message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
 
 
 def trains(run: Run) -> bool:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ...doctor.model import Config, Finding, ModelFolder, Run, Severity, found
+from ...doctor.model import Config, Finding, ModelFolder, Run, Severity
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
-from . import ELSEWHERE, TRAINERS, anywhere, number, on, trains
+from . import DATA, ELSEWHERE, TRAINERS, anywhere, number, on, refused, trains
+from .buckets import bucket_sizes
 from .swaps import most_swapped
 
-_DATA = "before anything is loaded, but after the datasets were read"
 _MODEL = "while the model is loaded"
 _NETWORK = "after the model was loaded and all was cached"
 _START = "at the start"
-# verify_bucket_reso_steps of each script
-_BUCKETS = {
-    **dict.fromkeys(("fine_tune", "train_db", "train_network", "train_textual_inversion"), 64),
-    **dict.fromkeys(("sdxl_train", "sdxl_train_network", "sdxl_train_textual_inversion"), 32),
-    **dict.fromkeys(("flux_train_network", "hunyuan_image_train_network", "sd3_train_network"), 32),
-    **dict.fromkeys(("anima_train", "anima_train_network", "flux_train", "lumina_train", "lumina_train_network"), 16),
-    "sd3_train": 8,
-}
 _TRAIN_TEXT_ENCODERS = ("sdxl_train_network", "anima_train_network")  # and take no cached outputs of them
 _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 
@@ -31,6 +22,7 @@ _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 @prevents("AssertionError", r"when caching [Tt]ext [Ee]ncoder output, (either caption_dropout_rate|shuffle_caption)")
 @prevents("AssertionError", r"network for Text Encoder cannot be trained with caching Text Encoder outputs")
 @prevents("AssertionError", r"(weighted_captions|cache_text_encoder_outputs) is not supported when ")
+@prevents("AssertionError", r"(min|max)_bucket_reso must be equal or (less|greater) than resolution")
 @prevents("AssertionError", r"blocks_to_swap is not supported with cpu_offload_checkpointing")
 @prevents("AssertionError", r"Cannot swap more than \d+ ")
 @prevents("AssertionError", r"fp8_base requires mixed precision")
@@ -48,9 +40,10 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
 
     What: What the trainers assert: cached latents with color_aug or random_crop, cached text encoder outputs with
     anything that changes captions or with a text encoder that is trained (SDXL, Anima), block swap with
-    cpu_offload_checkpointing or of more blocks than there are, fp8 without mixed precision, fp8_scaled without
-    fp8_base, no attention or one that cannot train, a warm-up for a constant schedule, one cache folder for two
-    datasets, an 8-bit format that cannot be trained on.
+    cpu_offload_checkpointing or of more blocks than there are, a resolution that is no size between the smallest and
+    the largest bucket, fp8 without mixed precision, fp8_scaled without fp8_base, no attention or one that cannot
+    train, a warm-up for a constant schedule, one cache folder for two datasets, an 8-bit format that cannot be
+    trained on.
     Why: Only the parser's own words are checked at the start. The rest is asserted one by one: the dataset's before
     the model is loaded, that of the network and the schedule after minutes of loading and caching.
     Repair: Leave one of the two out.
@@ -71,27 +64,19 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
         yield from _musubi(config, run)
 
 
-def _refused(
-    run: Run, key: str, message: str, when: str, *, severity: Severity | None = None, **args: Any
-) -> Finding:
-    evidence = {"key": key, "when": when}
-    otherwise = "The trainer stops {when}."
-    return found(run.where(key), message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
-
-
 def _shared(run: Run) -> Iterator[Finding]:
     schedule, optimizer = run.recipe.lr_scheduler.name, run.recipe.optimizer.name
     if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not optimizer.endswith("schedulefree"):
         why = "{key} is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does."
         warmup = run.setting("lr_warmup_steps")
-        yield _refused(run, "lr_warmup_steps", why, _NETWORK, warmup=warmup, schedule=schedule)
+        yield refused(run, "lr_warmup_steps", why, _NETWORK, warmup=warmup, schedule=schedule)
     if schedule.startswith("adafactor") and not optimizer.startswith("adafactor"):
         why = "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}."
-        yield _refused(run, "scheduler", why, _NETWORK, schedule=schedule, optimizer=optimizer)
+        yield refused(run, "scheduler", why, _NETWORK, schedule=schedule, optimizer=optimizer)
     for name in ("network_args", "optimizer_args"):
         bad = next((entry for entry in _entries(run, name) if "=" not in entry), None)
         if bad is not None:
-            yield _refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad)
+            yield refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad)
 
 
 def _entries(run: Run, name: str) -> list[str]:
@@ -105,7 +90,7 @@ def _swap(run: Run, model: ModelFolder) -> Iterator[Finding]:
     limit = most_swapped(run, model.components.get("transformer")) if swapped > 0 else None
     if limit is not None and swapped > limit[0]:
         why = "{key} is {swapped}; of this model at most {most} can be swapped (" + limit[1] + ")."
-        yield _refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=limit[0])
+        yield refused(run, "blocks_to_swap", why, _MODEL, swapped=swapped, most=limit[0])
 
 
 def _changed_though_cached(config: Config, run: Run) -> Iterator[Finding]:
@@ -113,7 +98,7 @@ def _changed_though_cached(config: Config, run: Run) -> Iterator[Finding]:
     pictures = on(run, "cache_latents") or on(run, "cache_latents_to_disk")
     for name in ("color_aug", "random_crop") if pictures else ():
         if (key := anywhere(run, name)) is not None:
-            yield _refused(run, key, "{name} needs pictures, and cached latents are none.", _DATA, name=name)
+            yield refused(run, key, "{name} needs pictures, and cached latents are none.", DATA, name=name)
     if not run.recipe.cache_text_embeddings:
         return
     script, module = run.process_type, run.setting("network_module")
@@ -121,20 +106,20 @@ def _changed_though_cached(config: Config, run: Run) -> Iterator[Finding]:
         taken = name == "caption_dropout_rate" and script.startswith("anima")
         if not taken and (key := anywhere(run, name)) is not None:
             why = "{name} changes captions, and with cache_text_encoder_outputs they are encoded once."
-            yield _refused(run, key, why, _DATA, name=name)
+            yield refused(run, key, why, DATA, name=name)
     if "train_t5xxl=True" in _entries(run, "network_args"):
         why = "train_t5xxl trains T5, whose outputs are cached."
-        yield _refused(run, "network_args", why, "after the model was loaded")
+        yield refused(run, "network_args", why, "after the model was loaded")
     for name in ("train_text_encoder", "weighted_captions") if script == "sdxl_train" else ():
         if on(run, name):
-            yield _refused(run, name, "{key} and cache_text_encoder_outputs exclude each other.", _START)
+            yield refused(run, name, "{key} and cache_text_encoder_outputs exclude each other.", _START)
     # a file of options names no script; only SDXL's has both that module and that option
     trains_one = script in _TRAIN_TEXT_ENCODERS or (not script and module == "networks.lora")
     if trains_one and not on(run, "network_train_unet_only"):
         toml = config.format == "toml"
         why = "Without network_train_unet_only the text encoders are trained, too, and their outputs are cached."
         severity: Severity | None = "warning" if toml else None
-        yield _refused(run, "cache_text_embeddings", why + ELSEWHERE * toml, _DATA, severity=severity)
+        yield refused(run, "cache_text_embeddings", why + ELSEWHERE * toml, DATA, severity=severity)
 
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
@@ -142,43 +127,36 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
     eight_bits, dtype = recipe.precision.quantization is not None, recipe.precision.dtype
     if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
         why = "blocks_to_swap and cpu_offload_checkpointing exclude each other."
-        yield _refused(run, "blocks_to_swap", why, _DATA)
+        yield refused(run, "blocks_to_swap", why, DATA)
     whole = config.format != "toml"  # else a command line may give what is left out
     precise = whole or run.setting("mixed_precision") is not None
     if eight_bits and dtype == "fp32" and precise:
         why = "fp8_base needs mixed_precision bf16 or fp16, and without that option it is no."
-        yield _refused(run, "dtype", why, _NETWORK)
+        yield refused(run, "dtype", why, _NETWORK)
     for name, asked in (("full_bf16", "bf16"), ("full_fp16", "fp16")):
         if on(run, name) and dtype != asked and precise:
-            yield _refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=asked)
+            yield refused(run, name, "{key} needs mixed_precision {dtype}.", _NETWORK, dtype=asked)
     if recipe.architecture == "chroma" and whole and not on(run, "apply_t5_attn_mask"):
-        yield _refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", _DATA)
-    key, least = anywhere(run, "bucket_reso_steps"), _BUCKETS.get(run.process_type)
-    # nobody looks at them where masks lie beside the pictures
-    looked_at = anywhere(run, "enable_bucket") and not anywhere(run, "conditioning_data_dir")
-    if key is not None and least and looked_at and number(run, key) % least:
-        why = "bucket_reso_steps is {steps}; for this script it must be a multiple of {least}."
-        # Stable Diffusion's own scripts have asked for 64 since 2024 only
-        severity: Severity | None = "warning" if least == 64 else None
-        yield _refused(run, key, why, _DATA, severity=severity, steps=run.setting(key), least=least)
+        yield refused(run, "apply_t5_attn_mask", "Chroma is trained with apply_t5_attn_mask only.", DATA)
+    yield from bucket_sizes(config, run)
     if recipe.optimizer.name != "adafactor" and on(run, "fused_backward_pass"):
         why = "{key} works with the optimizer Adafactor only."
-        yield _refused(run, "fused_backward_pass", why, _NETWORK)
+        yield refused(run, "fused_backward_pass", why, _NETWORK)
     part = model.components.get("transformer")
     wide = {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else ()
     if recipe.architecture == "flux" and eight_bits and wide == {"F8_E5M2"}:
         why = "The weights are float8 e5m2; with fp8_base only e4m3fn is taken."
-        yield _refused(run, "base_model", why, "after the transformer was read")
+        yield refused(run, "base_model", why, "after the transformer was read")
 
 
 def _musubi(config: Config, run: Run) -> Iterator[Finding]:
     if on(run, "fp8_scaled") and not on(run, "fp8_base"):
-        yield _refused(run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START)
+        yield refused(run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START)
     if on(run, "sage_attn"):
-        yield _refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
+        yield refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
     elif not any(on(run, name) for name in _ATTENTION) and config.format == "shell":
         why = "No attention is chosen; --sdpa needs nothing installed."
-        yield _refused(run, "sdpa", why, "when it loads the model")
+        yield refused(run, "sdpa", why, "when it loads the model")
     folders = set()
     for dataset in run.recipe.datasets:
         key = f"{dataset.key}/cache_directory"
@@ -186,5 +164,5 @@ def _musubi(config: Config, run: Run) -> Iterator[Finding]:
         folder = cache if isinstance(cache, str) and cache else dataset.folder
         if folder is not None and folder in folders:
             why = "{folder} is the cache of two datasets; each needs its own."
-            yield _refused(run, key, why, _START, folder=folder)
+            yield refused(run, key, why, _START, folder=folder)
         folders.add(folder)

@@ -138,7 +138,9 @@ def _class_of(modules: Iterable[AdaptedModule], file: WeightFile) -> str:
     """
     of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
     ranks: dict[str, tuple[int, int]] = {}
-    for kind in dict.fromkeys(family.transformer for family in families() if family.transformer is not None):
+    for kind in dict.fromkeys(
+        family.transformer for family in families() if family.transformer and family.lora_blocks
+    ):
         own = [found for module in of_model if (found := placed(module, kind)).linears]
         if own and len(own) >= 0.9 * len(of_model):
             sizes = {name: shape[1] for name, shape in linears_of(kind.name, {}).items()}

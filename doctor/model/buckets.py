@@ -23,8 +23,8 @@ class Buckets(NamedTuple):
     `most`. With `shrink_only` a picture gets a size of its own, no larger than itself; musubi-tuner takes its list
     for those of more area; "one" is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the
     area, or the shorter side, of `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller;
-    what is square then has the sides `height`. Pictures are scaled by `resampling`; with `cut_first` they are
-    mirrored after they are scaled and cut.
+    what is square then has the sides `height`, as every picture has with `squared`. Pictures are scaled by
+    `resampling`; with `cut_first` they are mirrored after they are scaled and cut.
     """
 
     width: int
@@ -37,6 +37,7 @@ class Buckets(NamedTuple):
     digits: int = 2
     resampling: Resampling = "bicubic"
     cut_first: bool = False
+    squared: bool = False
 
 
 def bucket_size(how: Buckets, width: int, height: int) -> Size:
@@ -69,6 +70,8 @@ def scaled_size(how: Buckets, width: int, height: int) -> Size:
     scale = max(bucket[0] / width, bucket[1] / height)
     if how.resampling == "bicubic":
         return math.ceil(width * scale), math.ceil(height * scale)
+    if how.kind.startswith("simpletuner"):
+        return _around(bucket, width, height, by_area=how.kind == "simpletuner-area")
     return max(bucket[0], int(width * scale + 0.5)), max(bucket[1], int(height * scale + 0.5))
 
 
@@ -91,6 +94,8 @@ def _nearest_area(how: Buckets, width: int, height: int) -> Size:
 
 def _in_its_shape(how: Buckets, width: int, height: int) -> Size:
     """As MultiaspectImage and TrainingSample.calculate_target_size compute it."""
+    if how.squared:
+        return how.height, how.height
     shape = round(width / height, how.digits) or 10.0**-how.digits
     if how.kind == "simpletuner-area":
         wide, high = how.width * math.sqrt(shape), how.width / math.sqrt(shape)
@@ -100,6 +105,18 @@ def _in_its_shape(how: Buckets, width: int, height: int) -> Size:
         wide, high = int(how.width * shape), how.width
     made = nearest(wide, how.step), nearest(high, how.step)
     return (how.height, how.height) if round(made[0] / made[1], how.digits) == 1.0 else made
+
+
+def _around(bucket: Size, width: int, height: int, *, by_area: bool) -> Size:
+    """As SimpleTuner rounds what it cuts the bucket out of; what would be too small for a square becomes one."""
+    shape, (wide, high) = width / height, bucket
+    is_upright = wide < high if by_area else width < height
+    around = (wide, int(wide / shape)) if is_upright else (int(high * shape), high)
+    if wide > around[0]:
+        around = wide, (around[1] + int((wide - around[0]) / shape) if by_area else int(wide / shape))
+    elif high > around[1]:
+        around = (around[0] + int((high - around[1]) * shape) if by_area else int(high * shape)), high
+    return max(wide, around[0]), max(high, around[1])
 
 
 def nearest(side: float, step: int) -> int:

@@ -43,7 +43,7 @@ def _of_file(world: World, source: str, place: str) -> LoraBase:
     if file.problem:
         return LoraBase(source, reason=f"it cannot be read ({file.detail or file.problem})")
     name = class_in(list(file.tensors))
-    if name is None or not family_with(name).name:
+    if name is None or not family_with(name).lora_blocks:
         return LoraBase(source, reason="it is no transformer that zdoctor has a record of")
     try:
         config = inferred_config(name, {key: tensor.shape for key, tensor in file.tensors.items()})
@@ -77,7 +77,7 @@ def _of_name(source: str) -> LoraBase:
         repos = (*family.repos.values(), *(flavour.repo for flavour in flavours))
         if plain not in {family.name, family.title.lower(), *family.aliases, *map(str.lower, repos)}:
             continue
-        if family.transformer is None:
+        if family.transformer is None or not family.lora_blocks:
             return LoraBase(source, reason=no_record(family.title))
         name = family.transformer.name
         return LoraBase(source, name, family.title, linears_of(name, {}))

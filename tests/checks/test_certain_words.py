@@ -223,12 +223,14 @@ def test_an_empty_text_is_no_switch_that_is_on(tmp_path: Path) -> None:
         assert bool(check(str(file), selected=["KOH015"]).errors) == wrong
 
 
-@pytest.mark.parametrize("abridged", ["(... other options ...)", "...", "[…]", "[more options]", "[other]"])
+@pytest.mark.parametrize(
+    "abridged", ["(... other options ...)", "...", "[…]", "[more options]", "[other]", "--xformers ..."]
+)
 def test_nothing_is_said_of_what_an_abridged_command_leaves_out(abridged: str, tmp_path: Path) -> None:
     file = tmp_path / "t.sh"
     for more, wrong in ((abridged, False), ("", True)):
         file.write_text(SHELL.format(place="", more=more))
-        assert bool(check(str(file), selected=["KOH002"]).errors) == wrong
+        assert bool(check(str(file), selected=["KOH002", "KOH015"]).errors) == wrong
 
 
 def test_a_json_file_that_the_gui_did_not_write_is_no_config_of_kohyas(tmp_path: Path) -> None:

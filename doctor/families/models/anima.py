@@ -23,7 +23,6 @@ ANIMA = replace(
             "vae": ("AutoencoderKLQwenImage",),
         }
     ),
-    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="anima",
     repos={"anima": "circlestone-labs/Anima-Base-v1.0-Diffusers"},
 )

@@ -34,10 +34,8 @@ HIDREAM = replace(
         origins={"text_encoder_4": _LLAMA, "tokenizer_4": _LLAMA},
     ),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 64),),
-    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="hidream_i1",
     blocks=("double_stream_blocks", "single_stream_blocks"),
-    lora_blocks=("double_stream_blocks", "single_stream_blocks"),
     quantized_blocks=("double_stream_blocks", "single_stream_blocks"),
     repos={"hidream-i1-full": "HiDream-ai/HiDream-I1-Full"},
 )

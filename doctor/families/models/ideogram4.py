@@ -28,7 +28,6 @@ IDEOGRAM4 = replace(
             "vae": Origin(built=lambda tensors: ("AutoencoderKLFlux2", {})),
         },
     ),
-    lora_prefixes=("diffusion_model.",),
     base_version="ideogram4",
     repos={"ideogram-4": "ideogram-ai/ideogram-4-fp8"},
 )

@@ -52,10 +52,8 @@ KREA2 = replace(
             "vae": Origin(repo="Qwen/Qwen-Image"),
         },
     ),
-    lora_prefixes=("diffusion_model.",),
     base_version="krea2",
     blocks=("blocks",),
-    lora_blocks=("blocks",),
     quantized_blocks=("blocks",),
     repos={"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"},
 )

@@ -27,10 +27,8 @@ LTX2 = replace(
         single_file="",
         extras=True,
     ),
-    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="ltx2",
     blocks=("transformer_blocks",),
-    lora_blocks=("transformer_blocks",),
     quantized_blocks=("transformer_blocks",),
     repos={"ltx-2": "Lightricks/LTX-2"},
 )

@@ -27,10 +27,8 @@ LUMINA2 = replace(
         Fit("text_encoder", "hidden_size", ("cap_feat_dim",), 1024),
         Fit("vae", "latent_channels", ("in_channels",), 16),
     ),
-    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="lumina2",
     blocks=("layers",),
-    lora_blocks=("layers",),
     quantized_blocks=("layers",),
     repos={"lumina-image-2": "Alpha-VLLM/Lumina-Image-2.0"},
 )

@@ -29,10 +29,8 @@ WAN21 = replace(
     transformer=mined_class("WanTransformer3DModel", "a Wan transformer", ("blocks.0.scale_shift_table",)),
     loader=Loader(components=_COMPONENTS, origins=_ORIGINS),
     fits=(Fit("vae", "z_dim", ("in_channels",), 16),),
-    lora_prefixes=("diffusion_model.", "transformer."),
     base_version="wan21",
     blocks=("blocks",),
-    lora_blocks=("blocks",),
     quantized_blocks=("blocks",),
     repos={"t2v-1.3b": "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", "t2v-14b": "Wan-AI/Wan2.1-T2V-14B-Diffusers"},
 )

@@ -19,7 +19,8 @@ from .quantized_linear import FORMATS, QuantizedLinear, dequantize_nf4
 
 # Float16 ends at 65504; operands are rounded to it after they are scaled.
 MOST = 60000.0
-LARGEST = {dtype: largest for largest, dtype in FORMATS.values()}
+# What brings the codes of a format to at most 1; float16 holds all of them exactly then, too.
+TO_ONE = {dtype: 2.0 ** -math.ceil(math.log2(largest)) for largest, dtype in FORMATS.values()}
 
 
 def multiply_in_float16(model: nn.Module) -> None:
@@ -29,13 +30,12 @@ def multiply_in_float16(model: nn.Module) -> None:
             module.multiply = _product
 
 
-def scaled_matmul(x: Tensor, matrix: Tensor, largest: float) -> Tensor:
-    """Multiplies x (… x k, float32) by matrix (k x m, float16, entries up to `largest` >= 1) in float16; float32.
+def scaled_matmul(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiplies x (… x k, float32) by matrix (k x m, float16, entries up to 1) in float16; float32.
 
-    A sum of products, or a part of it, is at most k times the largest of each side.
+    A sum of products, or a part of it, is at most the sum of the row of x.
     """
-    most = x.abs().amax(dim=-1, keepdim=True).clamp_min(1e-30)
-    factor = _power(MOST / (largest * x.shape[-1]) / most)
+    factor = _power(MOST / x.abs().sum(dim=-1, keepdim=True).clamp(1e-30, 3e38))
     return ((x * factor).half() @ matrix).float() / factor
 
 
@@ -44,12 +44,13 @@ def _power(x: Tensor) -> Tensor:
     return torch.exp2(torch.floor(torch.log2(x)))
 
 
-def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor, float]:
-    """The matrix (out x `columns`, float16), what its rows are still to be multiplied by, and its largest entry."""
+def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """The matrix (out x `columns`, float16, entries up to 1), and what its rows are still to be multiplied by."""
     if scale.dim() == 2:
-        factor = _power(1.0 / scale.amax().float())
-        return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor, 1.0
-    return codes.half(), scale, LARGEST[codes.dtype]
+        factor = _power(1.0 / scale.amax(dim=1, keepdim=True).float())
+        return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor.flatten()
+    to_one = TO_ONE[codes.dtype]
+    return (codes.half() if to_one == 1.0 else codes.half().mul_(to_one)), scale / to_one
 
 
 class _Product(torch.autograd.Function):
@@ -57,14 +58,14 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(codes, scale)
         ctx.columns = x.shape[-1]
-        matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        return scaled_matmul(x, matrix.t(), largest) * after
+        matrix, after = _matrix(codes, scale, ctx.columns)
+        return scaled_matmul(x, matrix.t()) * after
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         codes, scale = ctx.saved_tensors
-        matrix, after, largest = _matrix(codes, scale, ctx.columns)
-        return scaled_matmul(grads[0] * after, matrix, largest), None, None
+        matrix, after = _matrix(codes, scale, ctx.columns)
+        return scaled_matmul(grads[0] * after, matrix), None, None
 
 
 class _Scales:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from ...configs.node import Node
@@ -25,6 +25,7 @@ from .starts import (
     flat,
     is_datasets,
     offers_a_choice,
+    options_of,
     starts,
     tree_beside,
 )
@@ -225,6 +226,12 @@ def of_dataset(trainer: str, key: str, w: Written) -> Written:
     above, inside, _ = key.partition("/subsets/")
     places = [*([above] if inside else []), "general"] if key.startswith("datasets/") else []
     return w.below(key, *places, *([] if trainer == "musubi-tuner" else [""]))
+
+
+def settings_of_datasets(run: Run) -> Iterator[Written]:
+    """The settings of each dataset, those above it behind its own; the options alone where none is written."""
+    w = options_of(run)
+    yield from [of_dataset(run.trainer, dataset.key, w) for dataset in run.recipe.datasets] or [w]
 
 
 def keys_of(datasets: tuple[Dataset, ...], folder: str) -> dict[str, str]:

@@ -201,10 +201,12 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
             index += len(given)
             several = next((one.text for one in given if one.many and _SEVERAL.search(one.text)), "")
             unread = unread or (_SHELL_ONLY.format(several) if several else "")
+            unread = unread or (_LEFT_OUT if given and _MORE.match(given[0].text) else "")
         made.pop(name, None)
         first, last = (given[0], given[-1]) if given else (word, word)
         where = lines.where(first.start, f"/{name}")
         unknown = next((_SHELL_ONLY.format(one.text or "it") for one in given if not one.known), "")
+        unknown = unknown or (_LEFT_OUT if given and _MORE.match(first.text) else "")
         if name in LISTS:
             made[name] = Value([one.text for one in given], where, first.start, last.end, None, (), unknown)
         elif given:

@@ -161,12 +161,15 @@ def buckets_of(key: str, options: Written, step: int) -> Buckets:
         square = nearest(round_one, step)
     square = max(_CELL, square // _CELL * _CELL)
     own = options.below(key)
-    if own.flag("crop") and own.text("crop_aspect", default="square") != "preserve":
-        return Buckets(square, square, resampling="linear")
-    digits = min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9)
-    if kind == "pixel":
-        return Buckets(edge, square, "simpletuner-pixel", step, digits=digits, resampling="linear")
-    return Buckets(edge, square, "simpletuner-area", step, digits=digits, resampling="linear")
+    return Buckets(
+        edge,
+        square,
+        "simpletuner-pixel" if kind == "pixel" else "simpletuner-area",
+        step,
+        digits=min(max(0, options.whole("aspect_bucket_rounding", default=2)), 9),
+        resampling="linear",
+        squared=own.flag("crop") and own.text("crop_aspect", default="square") != "preserve",
+    )
 
 
 def _edge(both: Written) -> int:

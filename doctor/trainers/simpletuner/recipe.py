@@ -115,6 +115,11 @@ def differences(run: Run, options: Written) -> Iterator[str]:
     """What the runner does in its own way where SimpleTuner has another, for a run that is not refused."""
     recipe = run.recipe
     yield from differences_of_network(run, options)
+    yield "pictures are turned as their EXIF data say, and JPEG files decoded by Pillow (SimpleTuner: by OpenCV)"
+    yield (
+        "each picture is scaled and cut on its own, in the middle unless crop_style is random (SimpleTuner stretches "
+        "those of a shape that it encodes together to their size first, and cuts without crop at a random place)"
+    )
     if recipe.batch_size > 1:
         yield "a batch that pictures of one size cannot fill is filled with some of them again"
     name = optimizer_of(run, options)[0]

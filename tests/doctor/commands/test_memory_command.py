@@ -97,7 +97,7 @@ def test_every_set_that_fits_is_smallest_and_harmless_ones_come_first() -> None:
 
 @pytest.mark.parametrize("key", SOLVED)
 def test_the_largest_value_fits_and_the_next_does_not(key: str) -> None:
-    case = placed_run("zimage", 512).case
+    case = placed_run("zimage", 512, batch_size=8, gradient_checkpointing=False).case  # whose step is the peak
     free = highest_of(case) + GIB
     step, _, with_value = SOLVED[key]
     value = largest(case, key, free)

@@ -103,3 +103,32 @@ def test_what_ended_nothing_is_no_failure(before: str) -> None:
     assert explain(f"{before}\n{script('OSError: [Errno 9] Bad file descriptor')}", SIGNATURES).failure is None
     told = explain(f"{before}\n{script('OSError: [Errno 9] Bad file descriptor')}{script(META)}", SIGNATURES)
     assert told.rules == ("MDL001",)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ('assert SM89_ENABLED, "SM89 kernel is not available. Make sure you GPUs', "SageAttention"),
+        ('raise ValueError(f"Unsupported CUDA architecture: sm75', "SageAttention"),
+    ],
+)
+def test_a_log_that_ends_before_its_exception_has_the_words_in_its_last_line_of_code(code: str, told: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "/x/core.py", line 666, in attention\n    {code}\n'
+    assert told in cause(log)
+
+
+def test_what_ended_the_process_stands_before_its_end() -> None:
+    assert "AMD card" in cause(
+        "Memory access fault by GPU node-1 on address 0x7f. Reason: x\nAborted (core dumped)\n"
+    )
+    assert cause("step 1\nAborted (core dumped)\n").startswith("A compiled library ended the process")
+
+
+def test_the_compiled_part_of_another_package_than_torch() -> None:
+    error = "ImportError: DLL load failed while importing _C"
+    frame = (
+        'Traceback (most recent call last):\n  File "C:\\v\\Lib\\site-packages\\{}", line 1, in <module>\n    {}\n'
+    )
+    other = cause(frame.format("nunchaku\\linear.py", "from ..._C.ops import gemm") + error)
+    assert other.startswith("The compiled part of the package in whose folder")
+    assert cause(frame.format("torch\\__init__.py", "from torch._C import *") + error).startswith("torch's libraries")

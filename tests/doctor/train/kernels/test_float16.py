@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zdoctor.doctor.train.families import zimage
-from zdoctor.doctor.train.kernels.float16 import scaled_attention, scaled_matmul
-from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
+from zdoctor.doctor.train.kernels.float16 import _matrix, multiply_in_float16, scaled_attention, scaled_matmul
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear, quantize_rows
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.doctor.train.transformer.transformer_blocks import use_float16
@@ -87,19 +87,60 @@ def test_the_size_of_the_loss_does_not_matter(tiny: Path, size: float) -> None:
         assert miss(other[key], gradient) < 4 * HALF_ERROR, key
 
 
-@pytest.mark.parametrize("largest", [1.0, 127.0, 6e4])
 @pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
-def test_the_worst_product_fits(largest: float, size: float) -> None:
-    """All terms of one sum alike and as large as they can be; and a row of zeros."""
-    x = torch.stack([torch.full((512,), size), torch.zeros(512)])
-    matrix = torch.full((512, 3), largest).half()
-    product = scaled_matmul(x, matrix, float(matrix.max()))
-    torch.testing.assert_close(product, x @ matrix.float(), rtol=HALF_ERROR, atol=0)
+def test_the_worst_product_fits(size: float) -> None:
+    """All terms of one sum alike and as large as they can be, one of them alone, and a row of zeros."""
+    alone = torch.eye(1, 512)[0]
+    x = torch.stack([torch.full((512,), size), size * alone, torch.zeros(512)])
+    matrix = torch.ones(512, 3).half()
+    torch.testing.assert_close(scaled_matmul(x, matrix), x @ matrix.float(), rtol=HALF_ERROR, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8", "nf4", "float16"])
+def test_eight_bits_are_exact_in_float16(kind: Quantization) -> None:
+    weight = torch.randn(64, 256, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 6, 64)[:, None]
+    codes, scale = quantize_rows(weight, kind)
+    matrix, after = _matrix(codes, scale, 256)
+    assert matrix.dtype == torch.float16 and matrix.abs().max() <= 1
+    exact = QuantizedLinear(codes, scale, None, 256).weight()
+    rounded = 2 * HALF_ERROR if kind == "nf4" else 0
+    torch.testing.assert_close(matrix.float() * after[:, None], exact, rtol=rounded, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8", "nf4", "float16"])
+@pytest.mark.parametrize("channels", [1, 8])
+def test_outliers_cost_less_than_in_bfloat16(kind: Quantization, channels: int) -> None:
+    """Channels up to a million times larger, whose weights are small, in the activations and in the gradients."""
+    generator = torch.Generator().manual_seed(2)
+    weight = torch.randn(96, 1024, generator=generator)
+    weight[:, :channels] = 0
+    weight[:channels] *= 1e-4
+    codes, scale = quantize_rows(weight, kind)
+    exact = QuantizedLinear(codes, scale, None, 1024).weight()
+    for size in (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6):
+        x, pull = torch.randn(64, 1024, generator=generator), torch.randn(64, 96, generator=generator)
+        x[:, :channels] *= size
+        pull[:, :channels] *= size
+        right = x @ exact.t(), pull @ exact
+        in_half, in_bfloat16 = (
+            [miss(*pair) for pair in zip(_forward_and_backward(half, x, pull, codes, scale), right, strict=True)]
+            for half in (True, False)
+        )
+        assert in_half[0] <= in_bfloat16[0] and in_half[1] <= in_bfloat16[1], (size, in_half, in_bfloat16)
+
+
+def _forward_and_backward(half: bool, x: Tensor, pull: Tensor, codes: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    linear = QuantizedLinear(codes, scale, None, x.shape[1])
+    if half:
+        multiply_in_float16(linear)
+    leaf = x.to(torch.float32 if half else torch.bfloat16).requires_grad_()
+    output = linear(leaf)
+    return output.detach().float(), torch.autograd.grad(output, leaf, pull.to(output.dtype))[0].float()
 
 
 def test_what_is_no_number_stays_none() -> None:
     x = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [1.0, 1.0]])
-    assert torch.isfinite(scaled_matmul(x, torch.eye(2).half(), 1.0)).all(dim=1).tolist() == [False, False, True]
+    assert torch.isfinite(scaled_matmul(x, torch.eye(2).half())).all(dim=1).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("size", [1e-8, 1e8])
