@@ -13,10 +13,13 @@ def test_the_list_of_configs() -> None:
     assert len(rows) >= 400 and len({(repository, path, block) for _, _, repository, _, path, block in rows}) == len(
         rows
     )
-    later = {repository: half for half, _, repository, *_ in rows if half not in "AB"}
-    assert all([half for half, *_ in rows].count(draw) >= 50 for draw in set(later.values()))
+    later: dict[str, set[str]] = {}  # G took files that E had left in some of its repositories
+    for draw, _, repository, *_ in rows:
+        if draw not in "AB":
+            later.setdefault(repository, set()).add(draw)
+    assert all([half for half, *_ in rows].count(draw) >= 50 for draw in set().union(*later.values()))
     for half, _, repository, commit, path, block in rows:
         name = f"{repository}/{path}" + (f"/{block[4:]}" if block.startswith("job ") else "")
         by_hash = "AB"[hashlib.sha256(name.encode()).digest()[0] % 2]
-        assert half == later.get(repository, by_hash), name
+        assert half in later.get(repository, by_hash), name
         assert len(commit) == 40

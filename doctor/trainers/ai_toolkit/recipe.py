@@ -164,7 +164,7 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         "variant": variant,
         "sources": _sources(w, architecture),
         "datasets": datasets,
-        "controls_match": _kwargs(w).get("match_target_res") is True,
+        "controls_match": w.raw("model/model_kwargs/match_target_res") is True,
         "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
@@ -193,11 +193,6 @@ def _network(w: Written) -> dict[str, Any]:
         or (not isinstance(kwargs, dict) and bool(kwargs)),
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
-
-
-def _kwargs(w: Written) -> Mapping[str, Any]:
-    given = w.raw("model/model_kwargs")
-    return given if isinstance(given, dict) else {}
 
 
 def _precision(w: Written) -> dict[str, Any]:

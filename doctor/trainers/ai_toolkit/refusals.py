@@ -93,9 +93,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     w = Written(run.settings, read=set(run.read))
     refused = [reason for part in _PARTS for reason in part(run, w)]
     found = known(run, schema)
-    kwargs = run.setting("model/model_kwargs")
-    wholly = isinstance(kwargs, dict) and len(kwargs) == len(unread_kwargs(run))
-    unread = {*unread_model_keys(run), *(["model/model_kwargs"] if wholly else [])}
+    unread = {*unread_model_keys(run), *(f"model/model_kwargs/{name}" for name in unread_kwargs(run))}
 
     def does_nothing(key: str) -> bool:
         return _is_without_effect(key) or key in unread or is_unknown(key, found)

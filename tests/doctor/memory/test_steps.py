@@ -96,7 +96,8 @@ def test_a_class_that_is_not_installed_is_an_answer() -> None:
 
 
 def test_what_cannot_be_rehearsed_is_said() -> None:
-    for changes in ({"network_type": "lokr"}, {"offload.interval": 2}):
+    told: tuple[dict[str, Any], ...] = ({"network_type": "lokr"}, {"offload.interval": 2})
+    for changes in told:
         assert isinstance(question_of(placed_run("zimage", 512, **changes).case), Unknown)
 
 
