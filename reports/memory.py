@@ -14,6 +14,8 @@ from .painting import Line, Wrapped
 GIB = 1 << 30
 # What the items of a bar are drawn with, in their order; the first two of a phase are most often the largest.
 MARKS = "█▓▒░▚#=+-."
+FITS = "It fits."
+NOTHING_FITS = "No setting that zdoctor knows makes it fit. It takes a card with more memory."
 EFFECTS = {
     "none": "leaves what is learnt as it is",
     "equivalent": "learns the same",
@@ -69,11 +71,13 @@ def _of(one: Told, memory: Memory, width: int) -> Iterator[Line]:
     yield [("bold", f"At the peak, {memory.peak.name}:"), ("", f" {_gib(memory.peak.total)}")]
     for mark, (name, size) in zip(_marks(memory.peak), memory.peak.items.items(), strict=True):
         yield [("", f"  {mark} {_gib(size):>10}  {name}")]
-    yield from _how(one, memory)
+    yield []
+    yield Wrapped(how_known(one, memory), "", "dim")
     yield from _what_fits(one, memory)
 
 
-def _how(one: Told, memory: Memory) -> Iterator[Line]:
+def how_known(one: Told, memory: Memory) -> str:
+    """How the figures were got, and how far off they may be."""
     found = one.rehearsed
     if isinstance(found, Rehearsed):
         how = (
@@ -83,12 +87,9 @@ def _how(one: Told, memory: Memory) -> Iterator[Line]:
     else:
         reason = f" ({found.reason})" if isinstance(found, Unknown) else ""
         how = f"All phases are computed in a closed form; the {STEP} was not rehearsed{reason}."
-    yield []
-    yield Wrapped(
+    return (
         f"{how} The true peak is expected from {_gib(memory.peak.total - memory.below)} to "
-        f"{_gib(memory.peak.total + memory.margin)}; {memory.assumptions}.",
-        "",
-        "dim",
+        f"{_gib(memory.peak.total + memory.margin)}; {memory.assumptions}."
     )
 
 
@@ -98,13 +99,10 @@ def _what_fits(one: Told, memory: Memory) -> Iterator[Line]:
         yield []
         found = f"the largest that fits is {value}" if value else "no value fits"
         yield [("bold", f"{key}: {found}"), ("dim", " (computed, at the high end of the estimate)")]
-    if memory.peak.total + memory.margin <= memory.free:
-        yield []
-        yield [("bold green", "It fits.")]
-        return
     yield []
     if not one.fitting:
-        yield Wrapped("No setting that zdoctor knows makes it fit. It takes a card with more memory.", "", "bold")
+        fits = memory.peak.total + memory.margin <= memory.free
+        yield Wrapped(FITS if fits else NOTHING_FITS, "", "bold green" if fits else "bold")
         return
     yield [("bold", "What makes it fit"), ("dim", " (each line on its own, computed):")]
     for way in one.fitting:

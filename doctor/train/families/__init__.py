@@ -102,6 +102,12 @@ def shift(cells: int, scheduler: Mapping[str, Any]) -> float:
     return float(low + (high - low) * (cells - few) / (many - few))
 
 
+def packed_channels(model: nn.Module) -> int:
+    """The channels of the latents of a model that takes them in cells of 2 x 2."""
+    config: Any = model.config
+    return int(config.in_channels) // 4
+
+
 def packed(latent: Tensor) -> Tensor:
     """b x c x h x w to b x (h/2 w/2) x 4c: cells of 2 x 2."""
     count, depth, height, width = latent.shape

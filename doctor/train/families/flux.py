@@ -15,7 +15,7 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import packed, shift, unpacked
+from . import packed, packed_channels, shift, unpacked
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
@@ -25,16 +25,11 @@ TEXT_PARTS: Mapping[str, str] = {
     "tokenizer": "",
     "tokenizer_2": "",
 }
+channels = packed_channels
 RESCALES: bool = False
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.
 PROMPT = 512
-
-
-def channels(model: nn.Module) -> int:
-    """Of a latent: four cells of one are a token."""
-    config: Any = model.config
-    return int(config.in_channels) // 4
 
 
 def text_encoder(

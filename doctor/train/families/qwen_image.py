@@ -16,11 +16,12 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import packed, shift, unpacked
+from . import packed, packed_channels, shift, unpacked
 
 RECORD: Family = QWEN_IMAGE
 MODULE: str = "diffusers.models.transformers.transformer_qwenimage"
 TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen2_5_VLTextModel", "tokenizer": ""}
+channels = packed_channels
 RESCALES: bool = True
 
 LONGEST_PROMPT = 1024
@@ -30,12 +31,6 @@ TEMPLATE = (
     "relationships of the objects and background:<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 )
 BEFORE = 34
-
-
-def channels(model: nn.Module) -> int:
-    """Of a latent: four cells of one are a token."""
-    config: Any = model.config
-    return int(config.in_channels) // 4
 
 
 def text_encoder(
