@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # WCAG 2.1, 1.4.3: the contrast that text of any size needs.
@@ -88,12 +88,19 @@ class Show(Protocol):
 
 
 @contextmanager
-def browser() -> Iterator[Show]:
-    """A browser that shows files. Skips the test where no Chromium is."""
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, started. Skips the test where there is none."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("no Chromium here; on Debian: apt-get install chromium")
     with sync_playwright() as play, play.chromium.launch(executable_path=program, args=["--no-sandbox"]) as started:
+        yield started
+
+
+@contextmanager
+def browser() -> Iterator[Show]:
+    """A browser that shows files. Skips the test where no Chromium is."""
+    with chromium() as started:
 
         def show(
             file: Path, width: int, scheme: Literal["light", "dark"], media: Literal["screen", "print"] = "screen"

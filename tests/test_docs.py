@@ -11,9 +11,10 @@ from zdoctor import __version__
 from zdoctor.doctor.cli import parser
 from zdoctor.doctor.families import classes, families, family_of
 from zdoctor.doctor.families.record.mined import mined_classes
-from zdoctor.doctor.rules import all_repairs, all_rules
+from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import names
+from zdoctor.maintenance.site import explained
 from zdoctor.tests.models import run_of
 from zdoctor.tests.picture import picture, words_of
 
@@ -27,12 +28,7 @@ SRC the trainer's source and your own script; KOH is for sd-scripts and musubi-t
 def rules_page() -> str:
     lines = ["# Rules", "", "Made from the rules themselves; `zdoctor explain ID` prints the same.", "", FAMILIES, ""]
     for rule in all_rules():
-        cures = ", ".join(repair.cure.__name__.replace("_", " ") for repair in all_repairs().get(rule.id, ()))
-        body = rule.doc.partition("\n")[2].strip()
-        body = re.sub(r"^(What|Why|Repair|Upstream|Signature):", r"\n**\1.**", body, flags=re.M).strip()
-        body = re.sub(r"\n{3,}", "\n\n", body)
-        lines += [f"## {rule.id} {rule.name} ({rule.severity})", "", f"{rule.title}", "", body, ""]
-        lines += [f"*Repairs: {cures or 'none'}.*", ""]
+        lines += [f"## {rule.id} {rule.name} ({rule.severity})", "", f"{rule.title}", "", explained(rule), ""]
     return "\n".join(lines)
 
 
@@ -114,7 +110,7 @@ def test_the_commands_of_the_readme_exist() -> None:
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

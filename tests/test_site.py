@@ -1,0 +1,144 @@
+"""The site: it builds without a warning, its links lead somewhere, and its outputs are what zdoctor prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.rules import all_rules
+from zdoctor.tests.browser import chromium
+from zdoctor.tests.machines import MACHINES, text
+
+ROOT = Path(__file__).parent.parent
+SITUATIONS = sorted((ROOT / "docs" / "situations").glob("*.md"))
+SHOWN = re.compile(r"<!-- zdoctor (?P<words>.+?) -->\n```text\n(?P<output>.*?)```", re.S)
+AS_SEARCHED = re.compile(r"# .+\n\n```text\n(.+?)```", re.S)
+
+
+@pytest.mark.parametrize("page", SITUATIONS, ids=lambda page: page.stem)
+def test_what_a_situation_shows_is_what_zdoctor_prints(
+    page: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "84")
+    folder = request.getfixturevalue("tmp_path")
+    written = page.read_text(encoding="utf-8")
+
+    def printed(match: re.Match[str]) -> str:
+        main(shlex.split(_words(match["words"], written, folder)))
+        output = capsys.readouterr().out
+        output = re.sub(r"^zdoctor check .*\n|^\d+ rules? passed.*\n", "", output, flags=re.M)
+        output = output.partition("\nnot judged: ")[0].partition("\nnext: ")[0].replace(f"{folder}/", "").strip()
+        return f"<!-- zdoctor {match['words']} -->\n```text\n{output}\n```"
+
+    made = SHOWN.sub(printed, written)
+    if request.config.getoption("--golden"):
+        page.write_text(made, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == made, "python -m pytest tests/test_site.py --golden"
+    assert page.name == "README.md" or SHOWN.search(made), "a situation shows what zdoctor says of it"
+
+
+def _words(words: str, page: str, folder: Path) -> str:
+    """A command of a page with the files that it names: recorded machines, and the page's first words as a log."""
+    for name in MACHINES:
+        if f"--machine {name} " in f"{words} ":
+            (folder / f"{name}.json").write_text(text(name), encoding="utf-8")
+            words = words.replace(f"--machine {name}", f"--machine {folder / name}.json")
+    if "train.log" in words:
+        said = AS_SEARCHED.match(page)
+        assert said, "a situation begins with the words that people search"
+        (folder / "train.log").write_text(f"Traceback (most recent call last):\n{said[1]}", encoding="utf-8")
+        words = words.replace("train.log", str(folder / "train.log"))
+    return words
+
+
+@dataclass
+class Page(HTMLParser):
+    """The links of a page and the places that links can name."""
+
+    file: Path
+    links: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        self.anchors |= {named[name] for name in ("id", "name") if name in named}
+        if tag == "a" and "href" in named:
+            self.links.append(named["href"])
+        elif "src" in named or tag == "link":
+            self.loads.append(named.get("src") or named.get("href", ""))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    pytest.importorskip("mkdocs", reason='python -m pip install -c constraints.txt -e ".[docs]"')
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return {file: Page(file) for file in folder.rglob("*.html")}
+
+
+def broken(site: dict[Path, Page]) -> Iterator[str]:
+    """Links and what pages load, that lead to no file of the site or to no place in it."""
+    root = next(file for file in site if file.name == "404.html").parent
+    for page in site.values():
+        if page.file.name == "404.html":  # its addresses begin at the root of a host
+            continue
+        for address in (*page.links, *page.loads):
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                if address in page.loads:
+                    yield f"{page.file.relative_to(root)} loads {address}"
+                continue
+            to = (page.file.parent / unquote(parts.path)).resolve() if parts.path else page.file
+            to = to / "index.html" if to.is_dir() else to
+            if not to.is_file():
+                yield f"{page.file.relative_to(root)} -> {address}"
+            elif parts.fragment and to in site and unquote(parts.fragment) not in site[to].anchors:
+                yield f"{page.file.relative_to(root)} -> {address}: no such place"
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
+    assert not sorted(broken(site))
+    assert sum(len(page.links) for page in site.values()) > 1000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_can_be_read_by_everybody(site: dict[Path, Page], scheme: Literal["light", "dark"]) -> None:
+    """axe finds nothing on one page of each kind."""
+    root = next(file for file in site if file.name == "404.html").parent
+    with chromium() as started:
+        page = started.new_page(color_scheme=scheme)
+        for name in (".", "start", "situations/kaggle-t4", "rules/PTH001", "families"):
+            page.goto((root / name / "index.html").as_uri())
+            found = Axe().run(page)
+            assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+
+
+def test_each_rule_has_a_page(site: dict[Path, Page]) -> None:
+    named = {file.parent.name for file in site if file.parent.parent.name == "rules"}
+    assert named == {rule.id for rule in all_rules()}
+
+
+def test_no_list_of_the_pages_became_a_paragraph(site: dict[Path, Page]) -> None:
+    """Where Markdown as GitHub reads it and as the site does part: a list wants an empty line before it."""
+    torn = re.compile(r"<p>[^<]*(?:<(?!/p)[^<]*)*?\n(?:- |\d+\. |\|)")
+    assert not [file.parent.name for file in site if torn.search(file.read_text(encoding="utf-8"))]
