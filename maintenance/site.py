@@ -55,9 +55,9 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def start_page() -> str:
-    """The README as a page of docs/."""
+    """The README as a page of docs/. What lies elsewhere in the checkout is no page, so its name alone is told."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.sub(r"\]\(docs/", "](", text)
+    return re.sub(r"\[([^]]+)\]\((examples/[^)]+)\)", r"\1 (`\2`)", re.sub(r"\]\(docs/", "](", text))
 
 
 def rules_index(rules: Sequence[Rule]) -> str:
