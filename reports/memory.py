@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -42,6 +41,11 @@ class Told:
         if isinstance(self.memory, Unknown):
             return 3
         return int(self.memory.peak.total - self.memory.below > self.memory.free)
+
+
+def exit_code(told: Sequence[Told]) -> int:
+    """That of the run that is worst off; 3 where there is none."""
+    return max((one.exit_code for one in told), default=3)
 
 
 def lines(told: Sequence[Told], config: str, width: int) -> Iterator[Line]:
@@ -130,41 +134,3 @@ def _gib(size: int) -> str:
 
 def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def as_json(told: Sequence[Told], config: str, version: str) -> str:
-    """The same for programs."""
-    return (
-        json.dumps(
-            {
-                "schema": "zdoctor.memory/1",
-                "version": version,
-                "config": config,
-                "runs": [_data(one) for one in told],
-            },
-            indent=2,
-        )
-        + "\n"
-    )
-
-
-def _data(one: Told) -> dict[str, Any]:
-    memory = one.memory
-    if isinstance(memory, Unknown):
-        return {"unknown": memory.reason}
-    found = one.rehearsed
-    return {
-        "device": memory.device,
-        "free": memory.free,
-        "peak": memory.peak.total,
-        "low": memory.peak.total - memory.below,
-        "high": memory.peak.total + memory.margin,
-        "rehearsed": isinstance(found, Rehearsed),
-        "not_rehearsed": found.reason if isinstance(found, Unknown) else "",
-        "phases": [{"name": phase.name, "items": dict(phase.items)} for phase in memory.phases],
-        "fitting": [
-            {"settings": dict(way.settings), "effect": way.effect, "peak": way.peak, "high": way.high}
-            for way in one.fitting
-        ],
-        "solved": {one.solved[0]: one.solved[1]} if one.solved else {},
-    }

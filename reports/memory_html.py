@@ -5,51 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ..doctor.model import Memory, Unknown
+from ..doctor.model import Memory, Phase, Unknown
+from . import words
+from .html import PAGE, STYLE
 from .memory import EFFECTS, FITS, GIB, NOTHING_FITS, Told, how_known
 
 # Of the palette of Okabe and Ito, which colour-blind people tell apart; those of a second round are striped.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}
-.bar{display:flex;height:1.6em;position:relative;background:#eee}.bar i{display:block;height:100%}
-.bar b{position:absolute;top:-.3em;bottom:-.3em;border-left:2px solid #c00}
-.striped{background-image:repeating-linear-gradient(45deg,#fff9 0 4px,transparent 4px 8px)}
-td,th{padding:.15em .8em .15em 0;text-align:left}
-.key{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"""
+_STYLE = """.zdoctor.zdoctor {
+  .bar { display: flex; height: 1.6em; position: relative; background: var(--code); }
+  .bar i { display: block; height: 100%; }
+  .bar b { position: absolute; top: -.3em; bottom: -.3em; border-left: 2px solid var(--error); }
+  .striped { background-image: repeating-linear-gradient(45deg, #fff9 0 4px, transparent 4px 8px); }
+  .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+  .keys { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.2em; }
+  td, th { padding: .15em .8em .15em 0; text-align: left; }
+  i, .key { print-color-adjust: exact; }
+}"""
 
 
-def page(told: Sequence[Told], config: str, version: str) -> str:
+def render(told: Sequence[Told], config: str, version: str) -> str:
     """A whole page, which loads nothing."""
-    body = "".join(part for one in told for part in _of(one))
-    title = f"zdoctor memory {escape(config)}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1>{title}</h1>{body}<p>zdoctor {escape(version)}</p></html>\n"
-    )
+    return words.clean("\n".join(_page(told, config, version)) + "\n")
+
+
+def _page(told: Sequence[Told], config: str, version: str) -> Iterator[str]:
+    title = escape(f"zdoctor memory {config}")
+    yield "<!DOCTYPE html>"
+    yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    yield f"<title>{title}</title><style>{STYLE}{PAGE}{_STYLE}</style></head>"
+    yield f'<body class="zdoctor"><main><h1 dir="auto">{title}</h1><p class="soft">zdoctor {escape(version)}</p>'
+    for one in told:
+        yield from _of(one)
+    yield "</main></body></html>"
 
 
 def _of(one: Told) -> Iterator[str]:
     memory = one.memory
     if isinstance(memory, Unknown):
-        yield f"<p>not known: {escape(memory.reason)}</p>"
+        yield f'<p class="verdict unknown">Not known: {escape(memory.reason)}</p>'
         return
     names = list(dict.fromkeys(name for phase in memory.phases for name in phase.items))
     drawn = {name: _drawn(index) for index, name in enumerate(names)}
-    yield f"<p>{escape(memory.device)}: {memory.free / GIB:.2f} GiB free ({escape(memory.budget_source)})</p>"
-    most = max(memory.free, memory.peak.total)
+    yield f"<p>{escape(memory.device)}: {_gib(memory.free)} free ({escape(memory.budget_source)})</p>"
     for phase in memory.phases:
-        parts = "".join(
-            f'<i class="{drawn[name][0]}" style="width:{100 * size / most:.2f}%;background-color:{drawn[name][1]}" '
-            f'title="{escape(name)}: {size / GIB:.2f} GiB"></i>'
-            for name, size in phase.items.items()
-        )
-        edge = f'<b style="left:{100 * memory.free / most:.2f}%"></b>'
-        yield f'<p>{escape(phase.name)}: {phase.total / GIB:.2f} GiB</p><div class="bar">{parts}{edge}</div>'
-    yield "<p>"
+        yield f"<p>{escape(phase.name)}: {_gib(phase.total)}</p>"
+        yield _bar(phase, memory, drawn)
+    yield '<ul class="keys">'
     for name, (kind, color) in drawn.items():
-        yield f'<span class="key {kind}" style="background-color:{color}"></span>{escape(name)} &nbsp; '
-    yield f"</p><p>{escape(how_known(one, memory))}</p>"
+        yield f'<li><span class="key {kind}" style="background-color:{color}"></span>{escape(name)}</li>'
+    yield f"</ul><p>{escape(how_known(one, memory))}</p>"
     yield from _fitting(one, memory)
+
+
+def _bar(phase: Phase, memory: Memory, drawn: dict[str, tuple[str, str]]) -> str:
+    most = max(memory.free, memory.peak.total)
+    parts = "".join(
+        f'<i class="{drawn[name][0]}" style="width:{100 * size / most:.2f}%;background-color:{drawn[name][1]}"></i>'
+        for name, size in phase.items.items()
+    )
+    said = "; ".join(f"{name} {_gib(size)}" for name, size in phase.items.items())
+    edge = f'<b style="left:{100 * memory.free / most:.2f}%"></b>'
+    return f'<div class="bar" role="img" aria-label="{escape(said)}" title="{escape(said)}">{parts}{edge}</div>'
 
 
 def _drawn(index: int) -> tuple[str, str]:
@@ -62,13 +80,16 @@ def _fitting(one: Told, memory: Memory) -> Iterator[str]:
         key, value = one.solved
         found = f"the largest that fits is {value}" if value else "no value fits"
         yield f"<p>{escape(key)}: {found} (computed)</p>"
-    if one.fitting:
-        yield "<table><tr><th>what makes it fit</th><th>peak</th><th></th></tr>"
-        for way in one.fitting:
-            settings = ", ".join(f"{key}: {value}" for key, value in way.settings)
-            yield (
-                f"<tr><td>{escape(settings)}</td><td>{way.peak / GIB:.2f} GiB</td><td>{EFFECTS[way.effect]}</td></tr>"
-            )
-        yield "</table>"
-    else:
+    if not one.fitting:
         yield f"<p>{FITS if memory.peak.total + memory.margin <= memory.free else NOTHING_FITS}</p>"
+        return
+    yield "<h2>What makes it fit</h2>"
+    yield "<table><thead><tr><th>settings</th><th>peak</th><th>effect</th></tr></thead><tbody>"
+    for way in one.fitting:
+        settings = ", ".join(f"{key}: {value}" for key, value in way.settings)
+        yield f"<tr><td>{escape(settings)}</td><td>{_gib(way.peak)}</td><td>{EFFECTS[way.effect]}</td></tr>"
+    yield "</tbody></table>"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f} GiB"

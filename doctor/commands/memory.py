@@ -6,7 +6,7 @@ import argparse
 
 from ... import __version__
 from ...reports import memory as report
-from ...reports import memory_html
+from ...reports import memory_html, memory_json
 from ...reports.painting import PAGE, paint
 from ..memory import placed
 from ..memory.fitting import SOLVED, fitting, largest
@@ -50,13 +50,13 @@ def run(options: argparse.Namespace) -> int:
             progress.doing("rehearsing a step without data")
             told.append(looked_at(facts, options))
     texts = {
-        "json": lambda: report.as_json(told, config, __version__),
-        "html": lambda: memory_html.page(told, config, __version__),
+        "json": lambda: memory_json.render(told, config, __version__),
+        "html": lambda: memory_html.render(told, config, __version__),
     }
     screen = PAGE if options.output else console.screen()
     text = texts.get(options.format, lambda: paint(report.lines(told, config, screen.width), screen))()
     console.emit(text, options.output, spare=config)
-    return max((one.exit_code for one in told), default=3)
+    return report.exit_code(told)
 
 
 def looked_at(facts: Facts, options: argparse.Namespace) -> report.Told:

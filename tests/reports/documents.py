@@ -13,12 +13,13 @@ from zdoctor.doctor.commands.schema import OUTPUT
 from zdoctor.reports.cache_json import CacheDocument
 from zdoctor.reports.crash_json import ComparedDocument, ExplanationDocument
 from zdoctor.reports.json import ProbeDocument, ReportDocument, ReportsDocument
+from zdoctor.reports.memory_json import MemoryDocument
 from zdoctor.reports.repairs_json import HistoryDocument, PlanDocument
 from zdoctor.reports.rules_json import RulesDocument
 
 DOCUMENTS: Sequence[type] = (
     *(ReportDocument, ProbeDocument, ReportsDocument, PlanDocument, HistoryDocument, RulesDocument),
-    *(ExplanationDocument, ComparedDocument, CacheDocument),
+    *(ExplanationDocument, ComparedDocument, CacheDocument, MemoryDocument),
 )
 SIMPLE = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]

@@ -17,11 +17,13 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.schema import OUTPUT
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import cache_json
+from zdoctor.tests import machines
+from zdoctor.tests.doctor.commands.test_memory_command import CONFIG as LARGE
 from zdoctor.tests.reports.documents import DOCUMENTS, made, valid
 from zdoctor.tests.reports.test_cache import seen as seen_caches
 
 ROOT = Path(__file__).parents[2]
-FREE = ("evidence", "versions")  # their keys are what was found
+FREE = ("evidence", "versions", "items", "settings", "solved")  # their keys are what was found
 LOG = """Traceback (most recent call last):
   File "/opt/run.py", line 3, in <module>
     main()
@@ -52,6 +54,8 @@ COMMANDS = (
     ("explain", "known.log", "sick.yaml"),
     ("explain", "ill.log", "--diff", "well.log"),
     ("cache",),
+    ("memory", "sick.yaml", "--machine", "kaggle.json"),
+    ("memory", "large.yaml", "--machine", "a6000.json", "--no-rehearsal", "--solve", "rank"),
 )
 
 
@@ -66,6 +70,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     healthy = (ROOT / "tests" / "configs" / "server_healthy.yaml").read_text(encoding="utf-8")
     Path("slip.yaml").write_text(healthy.replace("      network:", "      netwrok:"), encoding="utf-8")
     Path("kaggle.json").write_bytes((ROOT / "examples" / "kaggle_t4x2.json").read_bytes())
+    Path("large.yaml").write_text(LARGE, encoding="utf-8")
+    Path("a6000.json").write_text(machines.text("a6000_shared"), encoding="utf-8")
     for name, text in LOGS.items():
         Path(name).write_text(text, encoding="utf-8")
     return tmp_path

@@ -11,6 +11,7 @@ user's code prints goes to standard error.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
 import inspect
 import json
@@ -213,3 +214,4 @@ def _peak() -> int:
 
 if __name__ == "__main__":
     main()
+    gc.freeze()  # as in zdoctor/__main__.py

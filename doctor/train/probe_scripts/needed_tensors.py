@@ -10,6 +10,7 @@ Only classes that diffusers or transformers themselves export are built; code fr
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -98,3 +99,4 @@ def _transformers(class_name: str, config: Mapping[str, Any], present: Mapping[s
 
 if __name__ == "__main__":
     main()
+    gc.freeze()  # as in zdoctor/__main__.py

@@ -9,6 +9,7 @@ library prints goes to standard error.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -55,3 +56,4 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     main()
+    gc.freeze()  # as in zdoctor/__main__.py
