@@ -19,7 +19,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, T5Config,
 
 from zdoctor.doctor.families.components.autoencoder_kl import VAE
 
-T5TokenizerFast: Any = transformers.T5TokenizerFast  # type: ignore[attr-defined]
+T5TokenizerFast: Any = transformers.T5TokenizerFast
 FluxTransformer2DModel: Any = transformer_flux.FluxTransformer2DModel
 AutoencoderKL: Any = autoencoder_kl.AutoencoderKL
 FlowMatchEulerDiscreteScheduler: Any = schedulers.FlowMatchEulerDiscreteScheduler

@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,11 +29,18 @@ def modules(*folders: str) -> list[Path]:
     return [p for folder in folders for p in sorted((ROOT / folder).rglob("*.py"))]
 
 
+@cache
+def nodes(file: Path) -> Sequence[ast.AST]:
+    """The syntax tree of a module, flat."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
+@cache
 def imports(file: Path) -> set[str]:
     """Dotted names that a module imports, down to what it takes from them; relative ones begin with `zdoctor`."""
     package = ["zdoctor", *file.relative_to(ROOT).parts[:-1]]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -41,25 +49,17 @@ def imports(file: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("file", modules(*PURE), ids=lambda p: str(p.relative_to(ROOT)))
-def test_pure_folders_touch_nothing(file: Path) -> None:
-    names = imports(file)
-    own = file.relative_to(ROOT).parts[0]
-    allowed = (
-        "zdoctor.doctor.model",
-        "zdoctor.doctor.families",
-        "zdoctor.doctor.packages",
-        "zdoctor.doctor.trainers",
-        "zdoctor.doctor.rules",
-        f"zdoctor.{own}",
-    )
-    ours = {name for name in names if name.startswith("zdoctor")}
-    assert all(name.startswith(allowed) for name in ours), ours
-    roots = {name.split(".")[0] for name in names}
-    assert not roots & FORBIDDEN, roots & FORBIDDEN
-    assert "rich" not in roots or file.name == "painting.py"
-    calls = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
-    assert not any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls)
+def test_pure_folders_touch_nothing() -> None:
+    known = ("model", "families", "packages", "trainers", "rules")
+    for file in modules(*PURE):
+        allowed = (*(f"zdoctor.doctor.{name}" for name in known), f"zdoctor.{file.relative_to(ROOT).parts[0]}")
+        names = imports(file)
+        assert not {name for name in names if name.startswith("zdoctor") and not name.startswith(allowed)}, file
+        roots = {name.split(".")[0] for name in names}
+        assert not roots & FORBIDDEN, file
+        assert "rich" not in roots or file.name == "painting.py"
+        calls = (node.func for node in nodes(file) if isinstance(node, ast.Call))
+        assert not any(isinstance(called, ast.Name) and called.id == "open" for called in calls), file
 
 
 PURE_ROOMS = [ROOT / "doctor" / "examine" / name for name in ("engine.py", "translate.py")] + modules(
@@ -67,23 +67,21 @@ PURE_ROOMS = [ROOT / "doctor" / "examine" / name for name in ("engine.py", "tran
 )
 
 
-@pytest.mark.parametrize("file", PURE_ROOMS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_rooms_that_call_themselves_pure_touch_nothing(file: Path) -> None:
-    roots = {name.split(".")[0] for name in imports(file)}
-    assert not roots & FORBIDDEN, roots & FORBIDDEN
-    assert not re.search(r"(?<![.\w])open\(", file.read_text(encoding="utf-8"))
+def test_rooms_that_call_themselves_pure_touch_nothing() -> None:
+    for file in PURE_ROOMS:
+        assert not {name.split(".")[0] for name in imports(file)} & FORBIDDEN, file
+        assert not re.search(r"(?<![.\w])open\(", file.read_text(encoding="utf-8")), file
 
 
-@pytest.mark.parametrize("file", modules("doctor"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_only_the_runner_is_heavy(file: Path) -> None:
-    place = file.relative_to(ROOT).as_posix()
-    if place.startswith(MAY_BE_HEAVY):
-        return
-    names = imports(file)
-    assert not {name.split(".")[0] for name in names} & HEAVY
-    if any(f"{name}.".startswith("zdoctor.doctor.train.") for name in names):
-        allowed = ("commands/demo", "commands/handover", "commands/train", "examine/translate")
-        assert place in {f"doctor/{name}.py" for name in allowed}
+def test_only_the_runner_is_heavy() -> None:
+    allowed = ("commands/demo", "commands/handover", "commands/train", "examine/translate")
+    for file in modules("doctor"):
+        place, names = file.relative_to(ROOT).as_posix(), imports(file)
+        if place.startswith(MAY_BE_HEAVY):
+            continue
+        assert not {name.split(".")[0] for name in names} & HEAVY, place
+        if any(f"{name}.".startswith("zdoctor.doctor.train.") for name in names):
+            assert place in {f"doctor/{name}.py" for name in allowed}
 
 
 # The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
@@ -147,7 +145,7 @@ OWN_ROOMS = (
 
 def comparisons(file: Path, names: set[str]) -> Iterator[str]:
     """The places where an attribute or variable of one of these names is compared with something."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes(file):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
             sides = [node.left, *node.comparators]
             if {getattr(side, "attr", None) or getattr(side, "id", None) for side in sides} & names:
@@ -174,11 +172,11 @@ def of_no_trainer() -> list[Path]:
     return [file for file in files if not file.relative_to(ROOT).as_posix().startswith(OF_A_TRAINER)]
 
 
-@pytest.mark.parametrize("file", of_no_trainer(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_key_path_of_a_trainer_leaves_its_room(file: Path) -> None:
+def test_no_key_path_of_a_trainer_leaves_its_room() -> None:
     """What a config says is read into the Recipe; below that nobody knows how a trainer spells it."""
-    constants = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
-    assert not [one for one in constants if isinstance(one, str) and KEY_PATH.fullmatch(one)]
+    for file in of_no_trainer():
+        constants = (node.value for node in nodes(file) if isinstance(node, ast.Constant))
+        assert not [one for one in constants if isinstance(one, str) and KEY_PATH.fullmatch(one)], file
 
 
 def test_a_trainer_is_a_record_and_no_if() -> None:
@@ -186,7 +184,7 @@ def test_a_trainer_is_a_record_and_no_if() -> None:
     asked = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in of_no_trainer()
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in nodes(file)
         if isinstance(node, ast.Compare)
         and any(isinstance(side, ast.Attribute) and side.attr == "trainer" for side in (node.left, *node.comparators))
     ]
@@ -197,7 +195,7 @@ def test_few_functions_are_longer_than_a_screen() -> None:
     long = [
         f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
         for file in modules("doctor", *PURE)
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in nodes(file)
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or node.lineno) - node.lineno >= 60
     ]
     assert len(long) <= 8, long

@@ -70,9 +70,11 @@ DAY = {"ground": "#fff", "text": "#111", "code": "#eee", "light": "true"}
 NIGHT = {"ground": "#111", "text": "#eee", "code": "#333", "light": "false"}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
-@pytest.mark.parametrize("width", [360, 900])
+@pytest.mark.parametrize(
+    ("width", "theme", "scheme"),
+    [(360, DAY, "dark"), (900, NIGHT, "light"), (900, DAY, "light"), (360, NIGHT, "dark")],
+    ids=["day in the dark", "night in the light", "day", "night"],
+)
 def test_a_notebook_shows_the_page_and_keeps_its_own_style(
     show: Show, tmp_path: Path, width: int, theme: dict[str, str], scheme: Literal["light", "dark"]
 ) -> None:

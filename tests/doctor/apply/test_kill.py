@@ -1,6 +1,7 @@
-"""A kill, a full disk and Ctrl-C at every single write: the world is then as before, or as after, never between.
+"""A kill, a full disk and Ctrl-C at many a write: the world is then as before, or as after, never between.
 
-Only what an extraction had finished stays beside its target, and the next run goes on from there.
+`killed.py` with a stride of 1 tries every single one. Only what an extraction had finished stays beside its target,
+and the next run goes on from there.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver fork
 
 
 @pytest.mark.parametrize(
-    "mode, stride", [("kill", 1), ("undo", 3), ("full", 3), ("interrupt", 5), ("recover", 6), ("second", 4)]
+    "mode, stride", [("kill", 2), ("undo", 5), ("full", 5), ("interrupt", 7), ("recover", 11), ("second", 7)]
 )
-def test_at_every_point(tmp_path: Path, mode: str, stride: int) -> None:
+def test_at_every_so_many_points(tmp_path: Path, mode: str, stride: int) -> None:
     memory = Path("/dev/shm")  # thousands of forced writes: where there is a disk in memory, use it
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         driver = Path(__file__).with_name("killed.py")
@@ -27,5 +28,5 @@ def test_at_every_point(tmp_path: Path, mode: str, stride: int) -> None:
         run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     points, *broken = run.stdout.split("\n")
-    assert int(points) > 50
+    assert int(points) > 30
     assert [line for line in broken if line] == []

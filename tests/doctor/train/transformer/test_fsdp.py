@@ -200,7 +200,6 @@ def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, 
 @pytest.mark.parametrize(
     ("name", "rank", "words", "every"),
     [
-        ("SIGKILL", 0, "is gone", 100),
         ("SIGKILL", 1, "is gone", 2),
         ("SIGSTOP", 0, "does not answer", 100),
     ],
