@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def read(name: str) -> Any:
-    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
     return notebook
 
