@@ -10,9 +10,12 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
+from . import languages
+from .commands import help_text
 from .commands.console import complain, make_printable
 from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
 from .model.printable import printable, redacted
+from .model.said import said
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
@@ -60,11 +63,15 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
 
+    def format_help(self) -> str:
+        help_text.translate(self)
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         hint = (
             self._meant(message) or f"{self.prog} --help shows every {'option' if ' ' in self.prog else 'command'}."
         )
-        print(f"zdoctor: {printable(message)}\n  {printable(hint)}", file=sys.stderr)
+        print(f"zdoctor: {printable(said(message))}\n  {printable(said(hint))}", file=sys.stderr)
         raise SystemExit(USER_MISTAKE)
 
     def _meant(self, message: str) -> str:
@@ -88,16 +95,17 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     make_printable(sys.stdout, sys.stderr)
-    words = sys.argv[1:] if arguments is None else list(arguments)
-
-    if not words:
-        parser("-").print_help()
-        return USER_MISTAKE
-    if words[0] == "help":
-        words = [*words[1:2], "--help"]
+    typed = sys.argv[1:] if arguments is None else list(arguments)
 
     def command() -> int:
+        language, words = languages.asked(typed, os.environ, sys.stdout)
+        if words[:1] == ["help"]:
+            words = [*words[1:2], "--help"]
         name = next((word for word in words if not word.startswith("-")), "-")
+        languages.speak(language, name)
+        if not words:
+            parser("-").print_help()
+            return USER_MISTAKE
         options = parser(name).parse_args(words)
         _require_places()
         return int(options.run(options))
@@ -120,9 +128,11 @@ def parser(name: str = "") -> argparse.ArgumentParser:
         prog="zdoctor",
         description="Says what would go wrong in a LoRA training run and why, repairs it reversibly, and trains.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=help_text.AsWritten,
     )
     root.add_argument("-V", "--version", action="version", version=f"zdoctor {__version__}")
+    known = ", ".join(languages.LANGUAGES)
+    root.add_argument("--lang", metavar="LANGUAGE", help=f"speak {known}; else ZDOCTOR_LANG or the locale says which")
     root.set_defaults(zdoctor=main, parser=parser)
     commands = root.add_subparsers(
         prog="zdoctor", title="commands", required=True, metavar="COMMAND", parser_class=Parser
@@ -130,7 +140,7 @@ def parser(name: str = "") -> argparse.ArgumentParser:
     for command, help in COMMANDS.items():
         if name in COMMANDS and name != command:
             continue
-        made = commands.add_parser(command, help=help, description=help)
+        made = commands.add_parser(command, help=help, description=help, formatter_class=help_text.Columns)
         if name in ("", command):
             module = import_module(f".commands.{command}", __package__)
             module.arguments(made)

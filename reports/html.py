@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ..doctor.model import Finding, Fix, Outcome
+from ..doctor.model import Finding, Fix, Outcome, Report
+from ..doctor.model.said import language, said
 from ..doctor.rules import Rule
 from . import words
 from .checked import Checked
@@ -64,7 +65,8 @@ def fragment(one: Checked, version: str = "") -> str:
 def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
     title = words.heading(checked[0].report) if len(checked) == 1 else f"zdoctor check of {len(checked)} configs"
     yield "<!DOCTYPE html>"
-    yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    yield f'<html lang="{language()}"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{escape(title)}</title><style>{STYLE}{PAGE}</style></head>"
     yield '<body class="zdoctor"><main>'
@@ -76,67 +78,76 @@ def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
 def _report(one: Checked, version: str) -> Iterator[str]:
     report, rules = one.report, {rule.id: rule for rule in one.rules}
     yield f'<h1 dir="auto">{escape(words.heading(report))}</h1>'
-    yield f'<p class="soft" dir="auto">{escape(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
-    yield f'<p class="verdict {words.tone(report)}" dir="auto">{escape(words.verdict(report))}</p>'
-    yield f'<p class="soft">{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}</p>'
+    yield f'<p class="soft" dir="auto">{_said(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
+    yield f'<p class="verdict {words.tone(report)}" dir="auto">{_said(words.verdict(report))}</p>'
+    yield f'<p class="soft">{_said(_end(report))}</p>'
     for output in report.outputs:
-        yield f'<p class="soft" dir="auto">The run is written to {escape(output)}</p>'
+        yield f'<p class="soft" dir="auto">{_said(f"The run is written to {output}")}</p>'
     for number, (command, about) in enumerate(words.next_steps(report)):
-        yield f"<p>{'Or' if number else 'Next'}: <code>{escape(command)}</code> {escape(about)}</p>"
+        yield f"<p>{said('Or:') if number else said('Next:')} <code>{escape(command)}</code> {_said(about)}</p>"
     if told := words.own_trainer(report):
-        yield f"<p>{escape(told)}</p>"
+        yield f"<p>{_said(told)}</p>"
     if report.cut_short:
-        yield f'<article class="crashed"><h2>Cut short</h2><p class="said">{escape(report.cut_short)}</p></article>'
+        yield f'<article class="crashed"><h2>{_said("Cut short")}</h2>'
+        yield f'<p class="said">{_said(report.cut_short)}</p></article>'
     for finding in report.findings:
         yield from _finding(finding, rules.get(finding.rule))
     if open := words.unjudged(report):
-        yield '<section class="unknown"><h2>Not judged</h2><ul>'
-        yield from (f"<li><b>{', '.join(areas)}</b>: {escape(reason)}</li>" for reason, areas in open.items())
+        yield f'<section class="unknown"><h2>{said("Not judged")}</h2><ul>'
+        yield from (f"<li><b>{_said(', '.join(areas))}</b>: {_said(reason)}</li>" for reason, areas in open.items())
         yield "</ul></section>"
     yield from _outcomes("crashed", words.CRASHED.capitalize(), report.crashed, rules)
     yield from _outcomes("unknown", "Not known", report.unknown, rules)
     if report.passed:
-        yield f"<details><summary>{len(report.passed)} rules passed</summary><ul>"
+        yield f"<details><summary>{_said(f'{len(report.passed)} rules passed')}</summary><ul>"
         yield from (f"<li>{_named(id, rules)}</li>" for id in report.passed)
         yield "</ul></details>"
+
+
+def _end(report: Report) -> str:
+    return f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms · exit code {report.exit_code}"
+
+
+def _said(text: str) -> str:
+    return escape(said(text))
 
 
 def _finding(finding: Finding, rule: Rule | None) -> Iterator[str]:
     severity = finding.severity or "note"
     yield f'<article class="{severity}" data-rule="{escape(finding.rule)}">'
-    yield f'<h2><span class="badge">{severity}</span> {escape(finding.rule)} {escape(finding.name)}</h2>'
+    yield f'<h2><span class="badge">{said(severity)}</span> {escape(finding.rule)} {escape(finding.name)}</h2>'
     place = [f'<code dir="auto">{escape(part)}</code>' for part in (words.place(finding), words.key(finding)) if part]
     if place:
         yield f'<p class="where">{" ".join(place)}</p>'
-    yield f'<p class="said" dir="auto">{escape(finding.text())}</p>'
+    yield f'<p class="said" dir="auto">{_said(finding.text())}</p>'
     if finding.otherwise:
-        yield f'<p class="said soft" dir="auto">Otherwise: {escape(finding.consequence())}</p>'
+        yield f'<p class="said soft" dir="auto">{said("Otherwise:")} {_said(finding.consequence())}</p>'
     if finding.fixes:
         yield "<ul>"
         yield from map(_fix, finding.fixes)
         yield "</ul>"
     if rule is not None:
-        yield f"<details><summary>{escape(rule.title)}</summary>"
-        yield from (f"<p><b>{name}.</b> {_documented(text)}</p>" for name, text in words.sections(rule))
+        yield f"<details><summary>{_said(rule.title)}</summary>"
+        yield from (f"<p><b>{said(name)}.</b> {_documented(text)}</p>" for name, text in words.sections(rule))
         yield "</details>"
     yield "</article>"
 
 
 def _fix(fix: Fix) -> str:
     how = words.how(fix)
-    safety = f' <span class="soft">[{escape(how)}]</span>' if how else ""
+    safety = f' <span class="soft">[{_said(how)}]</span>' if how else ""
     command = f"<pre>{escape(fix.command)}</pre>" if fix.command else ""
-    return f'<li dir="auto">Fix: {escape(fix.title)}{safety}{command}</li>'
+    return f'<li dir="auto">{said("Fix:")} {_said(fix.title)}{safety}{command}</li>'
 
 
 def _outcomes(kind: str, title: str, outcomes: Sequence[Outcome], rules: dict[str, Rule]) -> Iterator[str]:
     if outcomes:
-        yield f"<h2>{title}</h2>"
+        yield f"<h2>{_said(title)}</h2>"
     for reason, ids in words.by_reason(outcomes).items():
         named = ", ".join(f'<b data-rule="{escape(id)}">{_named(id, rules)}</b>' for id in ids)
         if (short := words.named(reason, ids)) != " ".join(ids):
-            named = f"<b>{short}</b><details><summary>which</summary>{named}</details>"
-        yield f'<article class="{kind}">{named}<p class="said" dir="auto">{escape(reason)}</p></article>'
+            named = f"<b>{_said(short)}</b><details><summary>{said('which')}</summary>{named}</details>"
+        yield f'<article class="{kind}">{named}<p class="said" dir="auto">{_said(reason)}</p></article>'
 
 
 def _named(id: str, rules: dict[str, Rule]) -> str:
@@ -145,4 +156,4 @@ def _named(id: str, rules: dict[str, Rule]) -> str:
 
 def _documented(text: str) -> str:
     """Text of a docstring, its backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(" ".join(text.split())))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", _said(" ".join(text.split())))

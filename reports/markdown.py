@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Fix, Report
+from ..doctor.model.said import said
 from . import words
 from .checked import Checked
 
@@ -24,21 +25,21 @@ def _report(report: Report, version: str) -> Iterator[str]:
     yield f"## {code(words.heading(report))}: {prose(words.verdict(report))}"
     yield prose(" · ".join([f"zdoctor {version}".strip(), *words.who(report), words.outcomes(report)]))
     for output in report.outputs:
-        yield f"The run is written to {code(output)}"
+        yield f"{said('The run is written to')} {code(output)}"
     if report.cut_short:
-        yield f"**Cut short:** {prose(report.cut_short)}"
+        yield f"**{said('Cut short:')}** {prose(report.cut_short)}"
     for finding in report.findings:
         yield from _finding(finding)
     if open := words.unjudged(report):
-        yield "### Not judged"
-        yield "\n".join(f"- **{', '.join(areas)}**: {prose(reason)}" for reason, areas in open.items())
+        yield f"### {said('Not judged')}"
+        yield "\n".join(f"- **{said(', '.join(areas))}**: {prose(reason)}" for reason, areas in open.items())
     for title, outcomes in (("Not known", report.unknown), (words.CRASHED.capitalize(), report.crashed)):
         if outcomes:
-            yield f"### {title}"
+            yield f"### {said(title)}"
             grouped = words.by_reason(outcomes).items()
-            yield "\n".join(f"- **{words.named(reason, rules)}**: {prose(reason)}" for reason, rules in grouped)
+            yield "\n".join(f"- **{said(words.named(reason, rules))}**: {prose(reason)}" for reason, rules in grouped)
     for number, (command, about) in enumerate(words.next_steps(report)):
-        yield "or" if number else "### Next"
+        yield said("or") if number else f"### {said('Next')}"
         yield fence(command, "sh")
         if about:
             yield prose(about)
@@ -47,27 +48,27 @@ def _report(report: Report, version: str) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    yield f"### {finding.severity or 'note'}: {finding.rule} {finding.name}"
+    yield f"### {said(finding.severity or 'note')}: {finding.rule} {finding.name}"
     if finding.where is not None:
         yield " ".join(code(part) for part in (words.place(finding), words.key(finding)) if part)
-    text = words.clean(finding.text()).strip()
+    text = words.clean(said(finding.text())).strip()
     yield fence(text) if "\n" in text else prose(text)
     if finding.otherwise:
-        yield f"*Otherwise:* {prose(finding.consequence())}"
+        yield f"*{said('Otherwise:')}* {prose(finding.consequence())}"
     for fix in finding.fixes:
         yield from _fix(fix)
 
 
 def _fix(fix: Fix) -> Iterator[str]:
     how = words.how(fix)
-    yield f"**Fix**{f' ({how})' if how else ''}: {prose(fix.title)}"
+    yield f"**{said('Fix')}**{f' ({said(how)})' if how else ''}: {prose(fix.title)}"
     if fix.command:
         yield fence(fix.command, "sh")
 
 
 def prose(text: str) -> str:
     """One line of text that reads as it is written, whatever is in it."""
-    return " ".join(_word(word, first=number == 0) for number, word in enumerate(words.clean(text).split()))
+    return " ".join(_word(word, first=number == 0) for number, word in enumerate(words.clean(said(text)).split()))
 
 
 def _word(word: str, first: bool) -> str:

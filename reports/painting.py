@@ -9,10 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
+from ..doctor.model.said import said
 
 WIDEST = 110  # columns of prose that an eye follows back
 _NARROWEST = 16
 _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
+_WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
+# What stays in one line: a character of East Asia or a word, with the marks that open and close a clause around it.
+_CHUNKS = re.compile(f"\\s*[（「『《“]*(?:[{_WIDE}]|[^\\s{_WIDE}]+)[，。；：、！？）」』》”…]*\\s*")
 
 
 @dataclass(frozen=True)
@@ -99,34 +103,64 @@ def shortened(text: str, room: int) -> str:
 
 
 def _broken(line: Line, screen: Screen) -> Iterator[Spans]:
+    """The line in the reader's language, as lines of the screen."""
     match line:
-        case Wrapped():
-            yield from _wrapped(line, min(screen.width, WIDEST))
-        case Typed():
-            yield from _typed(line, screen)
+        case Wrapped(text, lead, style):
+            yield from _wrapped(Wrapped(said(text), _in_column(said(lead), lead), style), min(screen.width, WIDEST))
+        case Typed(command, lead, about, style):
+            yield from _typed(Typed(command, _in_column(said(lead), lead), said(about), style), screen)
         case _:
-            yield line
+            yield [(style, _in_column(said(text), text)) for style, text in line]
+
+
+def _in_column(text: str, before: str) -> str:
+    """A translation in the place of a text that blanks end for the sake of a column: as wide as that was."""
+    return text if text == before or not before.endswith("  ") else padded(text.rstrip(), cells(before))
+
+
+def padded(text: str, width: int) -> str:
+    """The text with blanks behind it, so many columns wide at least."""
+    return text + " " * (width - cells(text))
 
 
 def _wrapped(line: Wrapped, width: int) -> Iterator[Spans]:
-    lead, blank = line.lead, " " * min(len(line.lead), max(2, width // 5))
+    lead, blank = line.lead, " " * min(cells(line.lead), max(2, width // 5))
     for paragraph in line.text.splitlines() or [""]:
-        pieces = textwrap.wrap(
-            paragraph,
-            max(width, len(lead) + _NARROWEST),
-            initial_indent=" " * len(lead),
+        for piece in broken(paragraph, max(width, cells(lead) + _NARROWEST), cells(lead), len(blank)):
+            yield [("dim" if line.lead.strip() else "", lead), (line.style, piece)]
+            lead = blank
+
+
+def broken(text: str, width: int, first: int = 0, rest: int = 0) -> list[str]:
+    """The text in lines of so many columns, of which `first` and `rest` are taken in the first line and the others.
+
+    Lines are broken at blanks and, as Chinese has none, between its characters; but no line begins with what closes a
+    clause there, nor ends with what opens one.
+    """
+    if cells(text) == len(text):
+        lead, blank = " " * first, " " * rest
+        lines = textwrap.wrap(
+            text,
+            width,
+            initial_indent=lead,
             subsequent_indent=blank,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for piece in pieces or [lead]:
-            yield [("dim" if line.lead.strip() else "", lead), (line.style, piece[len(lead) :])]
-            lead = blank
+        return [lines[0][first:], *(line[rest:] for line in lines[1:])] if lines else [""]
+    made, taken = [""], first
+    for piece in _CHUNKS.findall(text):
+        if made[-1] and taken + cells(piece.rstrip()) > width:
+            made.append("")
+            taken = rest
+        made[-1] += piece
+        taken += cells(piece)
+    return [line.rstrip() for line in made]
 
 
 def _typed(line: Typed, screen: Screen) -> Iterator[Spans]:
     pieces = [line.command]
-    room = max(_NARROWEST, screen.width - len(line.lead))
+    room = max(_NARROWEST, screen.width - cells(line.lead))
     if screen.goes_on and cells(line.command) > room:
         pieces = [""]
         for word in _WORDS.findall(line.command):
@@ -138,11 +172,11 @@ def _typed(line: Typed, screen: Screen) -> Iterator[Spans]:
     lead = line.lead
     for piece in pieces[:-1]:
         yield [("bold", lead), (line.style, piece)]
-        lead = " " * len(line.lead)
+        lead = " " * cells(line.lead)
     last = [("bold", lead), (line.style, pieces[-1])]
     if line.about and cells(f"{lead}{pieces[-1]}   {line.about}") <= screen.width:
         yield [*last, ("dim", f"   {line.about}")]
         return
     yield last
     if line.about:
-        yield from _wrapped(Wrapped(line.about, " " * len(line.lead), "dim"), screen.width)
+        yield from _wrapped(Wrapped(line.about, " " * cells(line.lead), "dim"), screen.width)

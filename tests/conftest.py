@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would what they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ["ZDOCTOR_LANG"] = "en"  # whatever whoever runs them speaks
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

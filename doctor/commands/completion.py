@@ -9,6 +9,7 @@ from typing import Any
 from ..rules import all_rules
 from ..trainers import names
 from . import console
+from .help_text import AsWritten
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 _FILES = ("CONFIG", "FILE", "FACTS.json", "LOGFILE", "SCRIPT.py:FUNCTION")
@@ -21,7 +22,7 @@ PowerShell:  zdoctor completion powershell >> $PROFILE"""
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = AsWritten
     parser.epilog = WHERE
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..errors import UserError
 from ..model.printable import printable
+from ..model.said import said
 
 if TYPE_CHECKING:
     from ...reports.painting import Line, Screen
@@ -79,9 +80,9 @@ def _write_out(text: str) -> None:
 
 def complain(error: UserError) -> None:
     """What is wrong and what to type, to standard error."""
-    print(f"zdoctor: {printable(str(error))}", file=sys.stderr)
+    print(f"zdoctor: {printable(said(str(error)))}", file=sys.stderr)
     if error.hint:
-        print(f"  {printable(error.hint)}", file=sys.stderr)
+        print(f"  {printable(said(error.hint))}", file=sys.stderr)
 
 
 def show(lines: Iterable[Line]) -> None:

@@ -12,7 +12,7 @@ from ..rules import Rule
 from .certain import doubts_of
 
 # What the facts are about that a rule asks for; the first that fits. A rule that asks for none is about settings.
-_ABOUT: Mapping[str, tuple[str, ...]] = {
+AREAS: Mapping[str, tuple[str, ...]] = {
     "the numbers": ("lora_values",),
     "the names": ("lora",),
     "the script": ("script", "microstep"),
@@ -65,7 +65,7 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
             gaps.setdefault(what, _NOTHING if trains else _NO_TRAINING)
     for what in {about(rule) for rule in offered} - set(areas.values()):
         gaps[what] = NOT_SELECTED
-    order = [*_OF_TRAINING, *(name for name in ("settings", *_ABOUT) if name not in _OF_TRAINING)]
+    order = [*_OF_TRAINING, *(name for name in ("settings", *AREAS) if name not in _OF_TRAINING)]
     return replace(
         report,
         judged=tuple(name for name in order if name in answered and name not in gaps),
@@ -75,7 +75,7 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
 
 def about(rule: Rule) -> str:
     """What of a run a rule looks at, as `not_judged` names it."""
-    return next((name for name, facts in _ABOUT.items() if any(need in facts for need in rule.needs)), "settings")
+    return next((name for name, facts in AREAS.items() if any(need in facts for need in rule.needs)), "settings")
 
 
 def _unread(facts: Facts) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from .plans import Fix
 from .record import dataclass, field
 from .run import Where
+from .said import filled
 from .shell import Shell, quoted
 
 Severity = Literal["error", "warning", "note"]
@@ -36,10 +37,10 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
 
     def text(self) -> str:
-        return self.message.format_map({**self.evidence, **self.args})
+        return filled(self.message, {**self.evidence, **self.args})
 
     def consequence(self) -> str:
-        return self.otherwise.format_map({**self.evidence, **self.args})
+        return filled(self.otherwise, {**self.evidence, **self.args})
 
 
 def found(

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from ..model.amounts import amount
 from ..model.printable import printable
+from ..model.said import said
 
 FIRST = 0.5  # seconds; what is done by then was not slow
 DRAW = 0.25
@@ -66,11 +67,11 @@ class Told(Progress):
         self.total = 0  # bytes
 
     def phase(self, text: str) -> None:
-        self._line(text)
+        self._line(said(text))
         self.doing()
 
     def note(self, text: str) -> None:
-        self._line(f"note: {text}")
+        self._line(f"{said('note')}: {said(text)}")
 
     def doing(self, text: str = "") -> None:
         with self.lock:
@@ -109,7 +110,7 @@ class Told(Progress):
 
     def _show(self, text: str) -> None:
         with self.lock:
-            self.text = printable(text)
+            self.text = printable(said(text))
             if self.thread is None:
                 self.ended = threading.Event()
                 self.thread = threading.Thread(target=self._tell, args=(self.ended,), daemon=True)

@@ -1,0 +1,48 @@
+"""A text with places for what is filled in, and the way back: from a finished text to what was filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+_PLACE = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}")
+
+
+class Template:
+    """`pieces` are its plain texts, `names` the places between them."""
+
+    def __init__(self, text: str) -> None:
+        parts = _PLACE.split(text)
+        self.text = text
+        self.pieces = [one.replace("{{", "{").replace("}}", "}") for one in parts[::2]]
+        self.names = parts[1::2]
+        self.plain = sum(map(len, self.pieces))
+
+    def values(self, text: str) -> dict[str, str] | None:
+        """What stands in each place of a text that was made of this template; None for any other text.
+
+        Linear in the text: of several ways to share it out, the one that ends each value first.
+        """
+        if not self.names or not self.plain:
+            return None
+        first, *between, last = self.pieces
+        at, end = len(first), len(text) - len(last)
+        if end < at or not text.startswith(first) or not text.endswith(last):
+            return None
+        found: dict[str, str] = {}
+        for name, piece in zip(self.names, between, strict=False):
+            until = text.find(piece, at, end)
+            if until < 0 or found.setdefault(name, text[at:until]) != text[at:until]:
+                return None
+            at = until + len(piece)
+        return found if found.setdefault(self.names[-1], text[at:end]) == text[at:end] else None
+
+
+template = cache(Template)
+
+
+def fill(pattern: str, values: Mapping[str, str]) -> str:
+    """A template with values that are finished texts, whatever format it asks for."""
+    text = _PLACE.sub(lambda place: values.get(place[1], place[0]), pattern)
+    return text.replace("{{", "{").replace("}}", "}")

@@ -1,0 +1,72 @@
+"""The .po files: what of them still stands, what is new, what was only reworded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from zdoctor.doctor.languages.catalogue import entries
+
+ALIKE = 0.8  # of a text that was reworded and the text before
+HEADER = """\
+msgid ""
+msgstr ""
+"Project-Id-Version: zdoctor\\n"
+"Language: {language}\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"""
+_PLACES = re.compile(r"(?<!\{)\{\w+[^{}]*\}")
+
+
+def merged(file: Path, texts: Mapping[str, str], language: str) -> str:
+    """What the file will hold: every text with the translation that it had. A text that is only reworded takes over
+    that of the old one, marked as fuzzy, which a translator has to look through; other old ones are gone."""
+    before = {english: (other, fuzzy) for english, other, fuzzy in entries(file)}
+    gone = [english for english, (other, _) in before.items() if english not in texts and other]
+    made = [HEADER.format(language=language)]
+    for english, source in texts.items():
+        other, fuzzy = before.get(english, ("", False))
+        near = get_close_matches(english, gone, 1, ALIKE) if not other and gone else []
+        if near:
+            other, fuzzy = before[near[0]][0], True
+        made.append(_entry(english, other, fuzzy, source))
+    return "\n".join(made)
+
+
+def _entry(english: str, other: str, fuzzy: bool, source: str) -> str:
+    flags = ["fuzzy"] * fuzzy + ["python-brace-format"] * bool(_PLACES.search(english))
+    comments = [f"#: {source.replace(' ', '_')}\n", *([f"#, {', '.join(flags)}\n"] if flags else [])]
+    return f"{''.join(comments)}msgid {_quoted(english)}\nmsgstr {_quoted(other)}\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def complaints(english: str, other: str) -> list[str]:
+    """What is wrong with a translation: another place, code that is not as it was, a blank at an end."""
+    said: list[str] = []
+    if sorted(_PLACES.findall(english)) != sorted(_PLACES.findall(other)):
+        said.append(f"places: {sorted(_PLACES.findall(english))} became {sorted(_PLACES.findall(other))}")
+    for name, pattern in (("code", "`[^`]+`"), ("options", r"(?<![\w-])--[a-z][\w-]+")):
+        if set(re.findall(pattern, english)) - set(re.findall(pattern, other)):
+            said.append(f"{name} of the English text that the translation lacks")
+    if other != other.strip():
+        said.append("a blank at its beginning or end")
+    return said
+
+
+def summary(files: Iterable[Path]) -> str:
+    """How many messages and words of each catalogue are translated."""
+    rows = [f"{'catalogue':<24}{'messages':>10}{'open':>8}{'words open':>12}"]
+    for file in files:
+        texts = list(entries(file))
+        left = [english for english, other, fuzzy in texts if fuzzy or not other]
+        name = f"{file.parent.name}/{file.name}"
+        rows.append(f"{name:<24}{len(texts):>10}{len(left):>8}{sum(len(one.split()) for one in left):>12}")
+    return "\n".join(rows)

@@ -1,0 +1,41 @@
+"""Texts that are no texts of the source's own prose: single words, docstrings of rules, known failures, argparse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zdoctor.doctor.crash.table import known
+from zdoctor.doctor.examine.judged import AREAS
+from zdoctor.doctor.model import SEVERITIES
+from zdoctor.doctor.rules import all_rules
+from zdoctor.reports import words
+
+# What argparse says itself.
+ARGPARSE = (
+    *("usage:", "options", "positional arguments", "commands", "show this help message and exit"),
+    *("show program's version number and exit", "the following arguments are required: {names}"),
+    *("unrecognized arguments: {words}", "argument {name}: expected one argument"),
+    *("argument {name}: expected at least one argument", "argument {name}: invalid {type} value: {value}"),
+    *("argument {name}: invalid choice: {value} (choose from {known})", "argument {name}: {problem}"),
+    *("argument {name}: not allowed with argument {other}", "one of the arguments {names} is required"),
+)
+HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature")
+
+
+def of_registries() -> Iterator[tuple[str, str, str]]:
+    """(domain, template, where it comes from)."""
+    for word in (*SEVERITIES, *words.SAFETY.values(), *HEADINGS, words.CRASHED.capitalize()):
+        yield "screen", word, "reports/words.py"
+    for one, several in words.PLURALS.items():
+        yield from (("screen", f"{{count}} {word}", "reports/words.py") for word in (one, several))
+    for area in ("settings", *AREAS):
+        yield "screen", area, "doctor/examine/judged.py"
+    yield from (("help", text, "argparse") for text in ARGPARSE)
+    for rule in all_rules():
+        yield "explain", rule.title, f"{rule.id} {rule.name}"
+        for name, text in words.sections(rule):
+            if name not in ("Upstream", "Signature"):
+                yield "explain", " ".join(text.split()), f"{rule.id} {name}"
+    for failure in known():
+        texts = (failure.cause, failure.do, failure.avoid)
+        yield from (("crash", text, failure.source) for text in texts if text)

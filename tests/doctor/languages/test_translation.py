@@ -1,0 +1,86 @@
+"""A finished English text leads back to its template, whatever was filled in, and unknown text stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.languages.translation import Translation
+from zdoctor.doctor.model.said import filled
+
+CATALOGUE = r"""
+msgid ""
+msgstr ""
+"Language: zh_CN\n"
+
+msgid "{path} does not exist; it should be {what}."
+msgstr "{path} 不存在；它应当是{what}。"
+
+msgid "the base model"
+msgstr "底模"
+
+msgid "the dataset"
+msgstr "数据集"
+
+msgid "It holds {count}: {names}."
+msgstr "其中有 {count} 个：{names}。"
+
+msgid "{key} is {value!r}, which is no number."
+msgstr "{key} 是 {value!r}，不是数字。"
+
+msgid "{count} rules passed"
+msgstr "{count} 条规则通过"
+
+msgid "{count} not known"
+msgstr "{count} 条未知"
+
+#, fuzzy, python-brace-format
+msgid "reworded since {when}"
+msgstr "旧的译文 {when}"
+
+msgid "left open"
+msgstr ""
+
+msgid "a \"quoted\" text\nof two lines"
+msgstr "“引用”"
+"续行"
+"""
+
+TEXTS = [
+    ("/a b/c does not exist; it should be the base model.", "/a b/c 不存在；它应当是底模。"),
+    ("x does not exist; it should be the base model and the dataset.", "x 不存在；它应当是底模、数据集。"),
+    ("x does not exist; it should be whatever. It holds 2: a, b.", "x 不存在；它应当是whatever。其中有 2 个：a, b。"),
+    ("lr is 'much', which is no number.", "lr 是 'much'，不是数字。"),
+    ("5 rules passed, 2 not known · 12 ms", "5 条规则通过，2 条未知 · 12 ms"),
+    ('a "quoted" text\nof two lines', "“引用”续行"),
+    ("  the base model  ", "  底模  "),
+    *((text, text) for text in ("reworded since May", "left open", "5 rules, passed", "", "{", "{x} {", "a" * 9000)),
+]
+
+
+@pytest.fixture(scope="module")
+def translation(tmp_path_factory: pytest.TempPathFactory) -> Translation:
+    file = tmp_path_factory.mktemp("zh_CN") / "screen.po"
+    file.write_text(CATALOGUE, encoding="utf-8")
+    return Translation("zh_CN", [file, file.with_name("missing.po")])
+
+
+@pytest.mark.parametrize(("english", "chinese"), TEXTS)
+def test_a_finished_text_is_translated_by_its_template(translation: Translation, english: str, chinese: str) -> None:
+    assert translation(english) == chinese
+
+
+def test_a_text_that_knows_its_template_needs_no_search(translation: Translation) -> None:
+    template = "{path} does not exist; it should be {what}. It holds {count}: {names}."
+    said = filled(template, {"path": "does not exist; it", "what": "the base model", "count": 2, "names": "a, b"})
+    assert translation(said) == "does not exist; it 不存在；它应当是底模。其中有 2 个：a, b。"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00", b'msgid "', b'\nmsgid "a b"\nmsgstr "\xff {x}"\n'])
+def test_a_damaged_catalogue_translates_what_it_can(tmp_path: Path, damage: bytes) -> None:
+    file = tmp_path / "screen.po"
+    file.write_bytes(damage)
+    translation = Translation("vi", [file])
+    assert translation("nothing of it") == "nothing of it"
+    assert translation("a b")
