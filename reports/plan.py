@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..doctor.model import Fix, Plan
+from ..doctor.model.said import said
 from . import words
 from .painting import Line, Typed, Wrapped
 
@@ -19,7 +20,7 @@ def lines(
     if not plan.fixes:
         yield [("bold", "Nothing to repair that zdoctor would do by itself.")]
     for fix in plan.fixes:
-        yield Wrapped(f"{fix.rule}  {words.titled(fix)}", "  ", "green")
+        yield Wrapped(f"{fix.rule}  {said(words.titled(fix))}", "  ", "green")
     if diff:
         yield []
         yield from _diff(diff)
@@ -28,7 +29,7 @@ def lines(
         yield [("bold", "Left to you:")]
         typed = [fix.command or decisions.get(fix, "") for fix in plan.shown]
         for fix, command, following in zip(plan.shown, typed, [*typed[1:], ""], strict=True):
-            yield Wrapped(f"{fix.rule}  {words.titled(fix)}", "  ")
+            yield Wrapped(f"{fix.rule}  {said(words.titled(fix))}", "  ")
             yield from _diff(offers.get(fix, ""), "      ")
             if command and command != following:
                 yield Typed(command, "      $ ")

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
+from ..doctor.model.said import said
 from . import words
 from .checked import Checked
 from .excerpt import excerpt
@@ -32,7 +33,7 @@ def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False)
         yield [("dim", f"and {left} more without an error" if not ordered[left - 1].failing else f"and {left} more")]
     for report in told:
         verdict, style = words.verdict(report), VERDICTS[words.tone(report)]
-        yield Wrapped(f"{report.config}: {verdict}", "", style)
+        yield Wrapped(f"{report.config}: {said(verdict)}", "", style)
     failed = [report for report in ordered if report.failing]
     for line in words.of_baseline(ordered):
         yield Wrapped(line, "", "dim")
@@ -143,7 +144,7 @@ def _rest(finding: Finding, before: Finding | None = None) -> Iterator[Line]:
 
 def _errors(report: Report, screen: Screen, room: int) -> Iterator[Spans]:
     """Every error in a line of its own or, where that takes more lines than there are, counted by its rule."""
-    told = [f"{one.rule} {words.line_of(one)}{one.text()}" for one in report.errors]
+    told = [f"{one.rule} {said(words.line_of(one))}{said(one.text())}" for one in report.errors]
     if len(told) > room:
         ids = dict.fromkeys(finding.rule for finding in report.errors)
         kinds = [[finding for finding in report.errors if finding.rule == id] for id in ids]
@@ -151,7 +152,8 @@ def _errors(report: Report, screen: Screen, room: int) -> Iterator[Spans]:
         if left := kinds[max(room - 1, 0) :] if len(kinds) > room else []:
             told[-len(left) :] = [f"and {sum(map(len, left))} more, of {len(left)} rules"]
     for text in told:
-        yield [("red", "error "), ("", shortened(text, screen.width - len("error ")))]
+        lead = f"{said('error')} "
+        yield [("red", lead), ("", shortened(text, screen.width - cells(lead)))]
     yield []
 
 

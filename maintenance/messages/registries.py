@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.examine.judged import AREAS
@@ -26,6 +27,10 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     """(domain, template, where it comes from)."""
     for word in (*SEVERITIES, *words.SAFETY.values(), *HEADINGS, words.CRASHED.capitalize()):
         yield "screen", word, "reports/words.py"
+    for safety, effect in product(words.SAFETY.values(), words.EFFECTS.values()):
+        yield "screen", f"{{title}} [{safety}{effect}]", "reports/words.py"
+    for lead in ("not known", words.CRASHED):
+        yield "screen", f"{lead}:", "reports/terminal.py"
     for one, several in words.PLURALS.items():
         yield from (("screen", f"{{count}} {word}", "reports/words.py") for word in (one, several))
     for area in ("settings", *AREAS):

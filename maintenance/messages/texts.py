@@ -47,8 +47,8 @@ MOST_VARIANTS = 12
 _NAME = re.compile(r"[^\W\d]\w*")
 _WORD = re.compile(r"(?<![\w/.\\-])[A-Za-z][a-z]+(?![\w/\\(=])")
 _CODE = re.compile(
-    r"^(zdoctor|pip|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) |"
-    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (link|red|green|yellow|cyan|magenta))?( |$)|:[^;{}]+;.*[}:]"
+    r"^(zdoctor|pip|hf|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) |"
+    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (link|red|green|yellow|cyan|magenta|0))?( |$)|:[^;{}]+;.*[}:]|\w\{[\w-]+:"
 )
 _PLACE = re.compile(r"\{(\w*)(?:[:!][^{}]*)?\}")
 
@@ -147,7 +147,9 @@ class _Reader(ast.NodeVisitor):
         for text in variants(node):
             made = numbered(text) if any(isinstance(one, ast.JoinedStr) for one in ast.walk(node)) else text
             if is_prose(made) or (self.labels and is_label(made)):
-                self.found.append((made.strip(), self.help))
+                # of a line's parts each is led back by itself, without the comma before it
+                part = made.removeprefix(", ") if self.labels else made
+                self.found.append((part.strip(), self.help))
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
