@@ -39,8 +39,8 @@ def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False)
         yield Wrapped(line, "", "dim")
     yield []
     strict = " or warnings" * any(report.strict for report in failed)
-    said = f"{len(failed)} of {len(checked)} configs have errors{strict}"
-    yield [("bold red", said)] if failed else [("bold", f"no error found in {len(checked)} configs")]
+    count = f"{len(failed)} of {len(checked)} configs have errors{strict}"
+    yield [("bold red", count)] if failed else [("bold", f"no error found in {len(checked)} configs")]
     for command, about in words.next_steps(failed[0]) if failed else ():
         yield Typed(command, "next: ", about)
 

@@ -18,6 +18,7 @@ from .template import fill
 LONGEST = 4000  # characters of a text whose template is looked for
 _SENTENCES = re.compile(r"(?<=[.!?…]) (?=\S)")
 _LIST = re.compile(r", and |, | and ")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 _WORDS = re.compile(r"[^\W\d_]{2,} ")
 _WIDE = re.compile(r"(?<=[。；：，、！？（）「」]) | (?=[。；：，、！？（）「」])")
 # What stands between parts of a line that were put together, and in Chinese.
@@ -56,7 +57,7 @@ class Translation:
 
     def _of(self, text: str) -> str | None:
         """A finished text: as a whole, else sentence by sentence, else by what separates its parts."""
-        if len(text) > LONGEST or not _WORDS.search(f"{text} "):
+        if len(text) > LONGEST or not _LETTERS.search(text):
             return None
         return self._whole(text) or self._sentences(text) or self._parts(text) or self._whole(text, loose=True)
 

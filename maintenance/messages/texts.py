@@ -47,8 +47,10 @@ MOST_VARIANTS = 12
 _NAME = re.compile(r"[^\W\d]\w*")
 _WORD = re.compile(r"(?<![\w/.\\-])[A-Za-z][a-z]+(?![\w/\\(=])")
 _CODE = re.compile(
-    r"^(zdoctor|pip|hf|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) |"
-    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (link|red|green|yellow|cyan|magenta|0))?( |$)|:[^;{}]+;.*[}:]|\w\{[\w-]+:"
+    r"^(zdoctor|pip|hf|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) "
+    r"(?!.*\.$)|"
+    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (\{\w+\}|link|red|green|yellow|cyan|magenta|0|\{\w+\}))*$|"
+    r":[^;{}]+;.*[}:]|\w\{[\w-]+:"
 )
 _PLACE = re.compile(r"\{(\w*)(?:[:!][^{}]*)?\}")
 
@@ -158,7 +160,7 @@ class _Reader(ast.NodeVisitor):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         self.take(node)
         for value in node.values:
-            if isinstance(value, ast.FormattedValue) and not isinstance(value.value, ast.IfExp):
+            if isinstance(value, ast.FormattedValue):
                 self.visit(value.value)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
