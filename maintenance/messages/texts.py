@@ -49,7 +49,7 @@ _WORD = re.compile(r"(?<![\w/.\\-])[A-Za-z][a-z]+(?![\w/\\(=])")
 _CODE = re.compile(
     r"^(zdoctor|pip|hf|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) "
     r"(?!.*\.$)|"
-    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (\{\w+\}|link|red|green|yellow|cyan|magenta|0|\{\w+\}))*$|"
+    r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (\{\w+\}|link|red|green|yellow|cyan|magenta|0))*$|"
     r":[^;{}]+;.*[}:]|\w\{[\w-]+:"
 )
 _PLACE = re.compile(r"\{(\w*)(?:[:!][^{}]*)?\}")
@@ -67,7 +67,8 @@ def is_prose(text: str) -> bool:
 
 def is_label(text: str) -> bool:
     """Whether it is one word before or behind something: "next: ", "{count} known"."""
-    return bool(re.fullmatch(r" *[A-Za-z]+: +|[ ,]*\{\w+\} [a-z]+|[A-Za-z]+ \{\w+\}", text))
+    label = re.fullmatch(r" *[A-Za-z]+: +|[ ,]*\{\w+\} [a-z]+|[A-Za-z]+ \{\w+\}", text)
+    return label is not None and not _CODE.search(text)
 
 
 def variants(node: ast.expr) -> list[str]:
