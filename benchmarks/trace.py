@@ -1,16 +1,16 @@
 """Peaks of training steps that are rehearsed without data, beside what is predicted in a closed form.
 
-    python benchmarks/trace.py [full] [FAMILY ...]
+    python benchmarks/trace.py [full] [FAMILY ...] [--source CHECKOUT]
 
-The real transformer with a LoRA makes a step on tensors without data (doctor/train/rehearsal), which takes no GPU and
-little memory: with few blocks in many settings, or as it is published in few (`full`). Counted are the bytes of all
-tensors that are alive, each rounded up to 512, but for the optimizer's, and not CUDA's context, workspaces and
-fragmentation. The prediction is what `zdoctor check` says of the same model and settings. Minutes on a CPU.
+The real transformer with a LoRA makes a step on tensors without data (doctor/train/rehearsal), which takes no GPU
+and little memory: with few blocks in many settings, or as it is published in few (`full`). Counted are the bytes of
+all tensors that are alive, each rounded up to 512, but for the optimizer's, and not CUDA's context, workspaces and
+fragmentation. Of a class of ai-toolkit's own it is that of its checkout. The prediction is what `zdoctor check` says
+of the same model and settings. Minutes on a CPU.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -21,20 +21,32 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
+from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
+from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
+from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
+from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
+from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
+from zdoctor.doctor.families.models.wan import CONFIG_SEEING as WAN_SEEING
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import Case
-from zdoctor.doctor.memory.rehearsal import Question, question_of
+from zdoctor.doctor.memory.rehearsal import asked_of
 from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Run, System, Unknown
 from zdoctor.doctor.model.memory import STEP
+from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.model.trainer import RUNNER
-from zdoctor.doctor.train.rehearsal.program import answer
+from zdoctor.doctor.train.rehearsal.inputs import Batch
+from zdoctor.doctor.train.rehearsal.step import Step
+from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
 from zdoctor.doctor.trainers.read import read_config
+from zdoctor.maintenance.trainer_classes import own
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
 CARD = Gpu(0, "a card", 900 * GIB, 890 * GIB, (9, 0), "1", "assumed")
 COUNTED = ("transformer", "LoRA weights", "gradients", "activations")
 OLD_CARD = replace(CARD, capability=(7, 5))
+ANIMA: dict[str, Any] = {"num_attention_heads": 16, "extra_pos_embed_type": None}
 # architecture -> what of its config makes it small, and as it is published
 MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "zimage": ({"n_layers": 3}, {}),
@@ -42,7 +54,36 @@ MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "flux_kontext": ({"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True}, {"guidance_embeds": True}),
     "qwen_image": ({"num_layers": 3}, {}),
     "qwen_image_edit_plus": ({"num_layers": 3}, {}),
+    "flux2": ({"depth": 2, "depth_single_blocks": 4}, {}),
+    "flux2_klein_4b": ({**KLEIN_4B_CONFIG, "depth": 2, "depth_single_blocks": 4}, dict(KLEIN_4B_CONFIG)),
+    "flux2_klein_9b": ({**KLEIN_9B_CONFIG, "depth": 4, "depth_single_blocks": 2}, dict(KLEIN_9B_CONFIG)),
+    "krea2": ({**KREA2_CONFIG, "layers": 5}, dict(KREA2_CONFIG)),
+    "chroma": ({"depth": 2, "depth_single_blocks": 4}, {}),
+    "sdxl": (dict(SDXL_CONFIG), dict(SDXL_CONFIG)),
+    "sd15": (dict(SD15_CONFIG), dict(SD15_CONFIG)),
+    "wan21": ({"num_layers": 4}, {}),
+    "wan21_i2v": ({**WAN_SEEING, "num_layers": 4}, dict(WAN_SEEING)),
+    "wan22_5b": ({**WAN_5B, "num_layers": 4}, dict(WAN_5B)),
+    "lumina2": ({"cap_feat_dim": 2304, "num_layers": 5}, {"cap_feat_dim": 2304}),
+    "hidream": (
+        {**HIDREAM_CONFIG, "num_layers": 2, "num_single_layers": 4, "llama_layers": [0] * 6},
+        dict(HIDREAM_CONFIG),
+    ),
+    "ltx2": ({"num_layers": 4}, {}),
+    "ideogram4": ({"num_layers": 4}, {}),
+    "omnigen2": ({"text_feat_dim": 2048, "num_layers": 4}, {"text_feat_dim": 2048}),
+    "anima": ({**ANIMA, "num_layers": 4}, ANIMA),
+    "boogu_image": ({"num_layers": 5, "num_double_stream_layers": 2}, {}),
+    "ernie_image": ({"num_layers": 4}, {}),
+    "prx_pixel": ({**PRX_CONFIG, "depth": 4}, dict(PRX_CONFIG)),
+    "zeta_chroma": ({"in_channels": 3072, "n_layers": 4}, {"in_channels": 3072}),
 }
+OURS = tuple(MODELS)[:5]  # in many settings
+# (pixels, batch, rank, checkpointing) of a family that only ai-toolkit trains
+FEWER = (
+    *((1024, 1, 16, True), (512, 2, 96, True), (1536, 1, 32, True)),
+    *((768, 1, 128, True), (1024, 1, 16, False), (512, 2, 64, False)),
+)
 
 
 class Setting(NamedTuple):
@@ -64,6 +105,11 @@ def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
     if full:
         for again, size, count in ((True, 1024, 1), (True, 512, 2), (False, 512, 1)):
             yield Setting(architecture, "ai-toolkit", size, count, 16, again, again, controls[0])
+        return
+    if architecture not in OURS:
+        for size, count, rank, again in FEWER:
+            quantized = again and count == 1 and bool(family_of(architecture).quantized_blocks)
+            yield Setting(architecture, "ai-toolkit", size, count, rank, quantized, again, controls[-1])
         return
     for size, count, rank, again in product((512, 1024, 1536), (1, 2), (16, 96), (True, False)):
         yield Setting(architecture, "ai-toolkit", size, count, rank, (rank > 16) == again, again, controls[-1])
@@ -98,11 +144,30 @@ def predicted(memory: Memory | Unknown) -> int:
 
 
 def rehearsed(case: Case) -> int:
-    question = question_of(case)
-    assert isinstance(question, Question), question
-    told = answer(json.loads(question.as_json()))
-    assert "peak" in told, told
-    return int(told["peak"])
+    asked = asked_of(case)
+    batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
+    network = Network(rank=asked.rank, alpha=float(asked.rank))
+    step = Step(
+        asked.class_name,
+        asked.config,
+        asked.blocks,
+        asked.trained,
+        batch,
+        network,
+        asked.way,
+        quantized=asked.quantized,
+        checkpointing=asked.checkpointing,
+        own=own(asked.class_name),
+    )
+    return run_step(step).peak
+
+
+def _encoders(architecture: str) -> dict[str, Component]:
+    """Text encoders of which only the files would say how large they are: no part of a step."""
+    family = family_of(architecture)
+    names = family.loader.others if family.loader else ()
+    unknown = (name for name in names if name.startswith("text_encoder") and name not in family.published)
+    return {name: Component(name, "/m/e", "", {}, (), needed={"a.weight": (1, 1)}) for name in unknown}
 
 
 def main(families: list[str], *, full: bool) -> None:
@@ -111,8 +176,9 @@ def main(families: list[str], *, full: bool) -> None:
     for architecture in families or MODELS:
         config = MODELS[architecture][full]
         name = family_of(architecture).class_name
-        part = Component("transformer", "/m/t", name, config, (), needed=needed_tensors(name, config))
-        folder = ModelFolder("/m", "diffusers", "/m", {"transformer": part})
+        main = loader.main if (loader := family_of(architecture).loader) else "transformer"
+        part = Component(main, "/m/t", name, config, (), needed=needed_tensors(name, config))
+        folder = ModelFolder("/m", "diffusers", "/m", {main: part, **_encoders(architecture)})
         for one in settings(architecture, full=full):
             began = time.monotonic()
             run, card = run_of(one), OLD_CARD if one.is_old else CARD
@@ -135,4 +201,9 @@ def main(families: list[str], *, full: bool) -> None:
 
 
 if __name__ == "__main__":
-    main([word for word in sys.argv[1:] if word != "full"], full="full" in sys.argv)
+    words = sys.argv[1:]
+    if "--source" in words:
+        place = words.index("--source")
+        sys.path.insert(0, words[place + 1])
+        del words[place : place + 2]
+    main([word for word in words if word != "full"], full="full" in words)

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zdoctor.doctor.families.components.published import (
+    CLIP_H,
+    GEMMA3_12B,
+    LLAMA3_8B,
+    MISTRAL_SMALL,
+    QWEN3_VL,
+    QWEN3_VL_4B,
+    QWEN3_VL_8B,
+    UMT5_XXL,
+)
+from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG
+from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
+from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
 
 
@@ -34,138 +47,6 @@ _KLEIN_4B = {
     "joint_attention_dim": 7680,
 }
 _SD35_LARGE = {"num_layers": 38, "num_attention_heads": 38, "caption_projection_dim": 2432, "pos_embed_max_size": 192}
-_SDXL = {
-    "sample_size": 128,
-    "block_out_channels": [320, 640, 1280],
-    "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
-    "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
-    "mid_block_type": "UNetMidBlock2DCrossAttn",
-    "transformer_layers_per_block": [1, 2, 10],
-    "attention_head_dim": [5, 10, 20],
-    "cross_attention_dim": 2048,
-    "use_linear_projection": True,
-    "addition_embed_type": "text_time",
-    "addition_time_embed_dim": 256,
-    "projection_class_embeddings_input_dim": 2816,
-}
-_HIDREAM = {
-    "patch_size": 2,
-    "in_channels": 16,
-    "caption_channels": [4096, 4096],
-    "llama_layers": [*range(32), *[31] * 16],
-    "max_resolution": [128, 128],
-    "axes_dims_rope": [64, 32, 32],
-}
-_PRX_PIXEL = {
-    "in_channels": 3,
-    "patch_size": 16,
-    "context_in_dim": 2048,
-    "hidden_size": 3584,
-    "depth": 24,
-    "axes_dim": [64, 64],
-    "bottleneck_size": 768,
-    "resolution_embeds": True,
-}
-_QWEN3_VL = {
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151936,
-}
-_QWEN3_VL_4B = {
-    "text_config": _QWEN3_VL,
-    "vision_config": {
-        "depth": 24,
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_heads": 16,
-        "out_hidden_size": 2560,
-        "deepstack_visual_indexes": [5, 11, 17],
-    },
-    "tie_word_embeddings": True,
-}
-_QWEN3_VL_8B = {
-    "text_config": {**_QWEN3_VL, "hidden_size": 4096, "intermediate_size": 12288},
-    "vision_config": {
-        "depth": 27,
-        "hidden_size": 1152,
-        "intermediate_size": 4304,
-        "num_heads": 16,
-        "out_hidden_size": 4096,
-        "deepstack_visual_indexes": [8, 16, 24],
-    },
-    "tie_word_embeddings": False,
-}
-_GEMMA3_12B = {
-    "text_config": {
-        "hidden_size": 3840,
-        "intermediate_size": 15360,
-        "num_hidden_layers": 48,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 256,
-        "vocab_size": 262208,
-    },
-    "vision_config": {
-        "hidden_size": 1152,
-        "intermediate_size": 4304,
-        "num_hidden_layers": 27,
-        "num_attention_heads": 16,
-        "image_size": 896,
-        "patch_size": 14,
-        "vision_use_head": False,
-    },
-}
-_MISTRAL_SMALL = {
-    "text_config": {
-        "model_type": "mistral",
-        "hidden_size": 5120,
-        "intermediate_size": 32768,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "vocab_size": 131072,
-    },
-    "vision_config": {
-        "model_type": "pixtral",
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "head_dim": 64,
-        "patch_size": 14,
-    },
-    "tie_word_embeddings": False,
-}
-_UMT5_XXL = {
-    "d_model": 4096,
-    "d_ff": 10240,
-    "d_kv": 64,
-    "num_heads": 64,
-    "num_layers": 24,
-    "vocab_size": 256384,
-    "feed_forward_proj": "gated-gelu",
-}
-_LLAMA3_8B = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 128256,
-}
-_CLIP_H = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 16,
-    "patch_size": 14,
-}
 # What ai-toolkit writes into its source (chroma/src/model.py).
 _CHROMA = {
     "in_channels": 64,
@@ -215,12 +96,12 @@ CLASSES = (
         "diffusers",
         ({"num_attention_heads": 16, "extra_pos_embed_type": None},),
     ),
-    Source("HiDreamImageTransformer2DModel", "diffusers", (_HIDREAM,)),
+    Source("HiDreamImageTransformer2DModel", "diffusers", (HIDREAM_CONFIG,)),
     Source("ErnieImageTransformer2DModel", "diffusers"),
     Source("NucleusMoEImageTransformer2DModel", "diffusers"),
-    Source("PRXTransformer2DModel", "diffusers", ({}, _PRX_PIXEL)),
+    Source("PRXTransformer2DModel", "diffusers", ({}, PRX_CONFIG)),
     Source("AnimaTextConditioner", "diffusers"),
-    Source("UNet2DConditionModel", "diffusers", ({"cross_attention_dim": 768, "sample_size": 64}, _SDXL)),
+    Source("UNet2DConditionModel", "diffusers", (SD15_CONFIG, SDXL_CONFIG)),
     Source("AutoencoderKLLTX2Video", "diffusers"),
     Source("AutoencoderKLLTX2Audio", "diffusers"),
     Source("LTX2TextConnectors", "diffusers.pipelines.ltx2"),
@@ -234,18 +115,18 @@ CLASSES = (
         "transformers",
         (_QWEN25_VL_7B, {**_QWEN25_VL_7B, "tie_word_embeddings": True}),
     ),
-    Source("Qwen3VLForConditionalGeneration", "transformers", (_QWEN3_VL_4B, _QWEN3_VL_8B)),
-    Source("Qwen3VLTextModel", "transformers", (_QWEN3_VL,)),
+    Source("Qwen3VLForConditionalGeneration", "transformers", (QWEN3_VL_4B, QWEN3_VL_8B)),
+    Source("Qwen3VLTextModel", "transformers", (QWEN3_VL,)),
     Source(
         "Mistral3ForConditionalGeneration",
         "transformers",
-        (_MISTRAL_SMALL, {**_MISTRAL_SMALL, "tie_word_embeddings": True}),
+        (MISTRAL_SMALL, {**MISTRAL_SMALL, "tie_word_embeddings": True}),
     ),
-    Source("UMT5EncoderModel", "transformers", (_UMT5_XXL,)),
+    Source("UMT5EncoderModel", "transformers", (UMT5_XXL,)),
     Source("Gemma2Model", "transformers"),
-    Source("Gemma3ForConditionalGeneration", "transformers", (_GEMMA3_12B,)),
-    Source("LlamaForCausalLM", "transformers", (_LLAMA3_8B,)),
-    Source("CLIPVisionModel", "transformers", (_CLIP_H,)),
+    Source("Gemma3ForConditionalGeneration", "transformers", (GEMMA3_12B,)),
+    Source("LlamaForCausalLM", "transformers", (LLAMA3_8B,)),
+    Source("CLIPVisionModel", "transformers", (CLIP_H,)),
     _of_ai_toolkit("Flux2", "flux2.src.model", {}, {"use_guidance_embed": False}, made_of="Flux2Params"),
     _of_ai_toolkit("Flux2AutoEncoder", "flux2.src.autoencoder", kind="AutoEncoder", made_of="AutoEncoderParams"),
     _of_ai_toolkit(

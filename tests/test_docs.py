@@ -10,7 +10,9 @@ import pytest
 from zdoctor import __version__
 from zdoctor.doctor.cli import parser
 from zdoctor.doctor.families import classes, families, family_of
+from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.record.mined import mined_classes
+from zdoctor.doctor.families.record.steps import mined_tables
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.trainers import names
@@ -49,6 +51,14 @@ def architecture_of(job: str) -> str | None:
     return run_of("model", job).recipe.architecture
 
 
+def listed(words: set[str]) -> str:
+    return ", ".join(f"`{word}`" for word in sorted(words))
+
+
+def memory_judged(family: Family) -> bool:
+    return family.memory is not None and bool(mined_tables(family.class_name))
+
+
 def families_page() -> str:
     """docs/families.md: what is judged of each model family in each trainer, by its record."""
     lines = [
@@ -64,10 +74,11 @@ def families_page() -> str:
     ]
     for family in families():
         by_folder = family.transformer is not None and family.loader is not None
-        memory = ["memory"] if family.memory else []
+        memory = ["memory"] if memory_judged(family) else []
+        elsewhere = memory if family.memory and not (family.memory.lora or family.memory.whole) else []
         cells = [
             ["files", *memory] if by_folder else [],
-            ["files", *memory] if by_folder and family.simpletuner else [],
+            ["files", *elsewhere] if by_folder and family.simpletuner else [],
             *(
                 ["files"] if family.transformer and one in family.kohya else []
                 for one in ("sd-scripts", "musubi-tuner")
@@ -76,11 +87,14 @@ def families_page() -> str:
         ]
         row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))
         lines.append(f"| {' | '.join(row)} |")
-    judged = {name: family_of(architecture_of(name)).loader is not None for name in ui_jobs()}
+    jobs = {name: family_of(architecture_of(name)) for name in ui_jobs()}
+    read = [name for name, family in jobs.items() if family.loader is not None]
+    weighed = [name for name in read if memory_judged(jobs[name])]
+    unread, unweighed = (listed(set(every) - set(done)) for every, done in ((jobs, read), (read, weighed)))
     lines += [
         "",
-        f"Of the {len(judged)} jobs that ai-toolkit's own interface makes, {sum(judged.values())} have their model's "
-        f"files judged; not {', '.join(f'`{name}`' for name, done in judged.items() if not done)}.",
+        f"Of the {len(jobs)} jobs that ai-toolkit's own interface makes, {len(read)} have their model's files judged;"
+        f" not {unread}. {len(weighed)} have their memory judged, too{unweighed and '; not '}{unweighed}.",
     ]
     names = sorted({*classes(), *mined_classes()})
     lines += ["", f"Classes whose tensors are known: {', '.join(f'`{name}`' for name in names)}.", ""]

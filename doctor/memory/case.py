@@ -67,7 +67,7 @@ class Case:
 
     @cached_property
     def trained(self) -> int:
-        return trained_on(self.sizes, self.recipe.network)
+        return self.sizes.figures.experts * trained_on(self.sizes, self.recipe.network)
 
     @property
     def network(self) -> dict[str, int]:
@@ -84,20 +84,26 @@ class Case:
 
     @cached_property
     def tokens(self) -> tuple[int, int]:
-        """(image, text) tokens of the largest picture; a control image has as many as its picture."""
+        """(image, text) tokens of the largest picture or film; a control image has as many as its picture."""
         figures, image = self.sizes.figures, max(self.tokens_of(*picture) for picture in self.pictures)
         own = figures.control_pixels if not self.recipe.controls_match else 0
         control = own // figures.pixels**2 or image
-        text = figures.text + self.controls * figures.control_text
-        return image + self.controls * control, _up(text, figures.padding)
+        text = _up(figures.text + self.controls * figures.control_text, figures.padding)
+        image = (
+            image * self.frames(max((d.frames for d in self.recipe.datasets), default=1)) + self.controls * control
+        )
+        return image, _up(image + text, figures.together) - image
+
+    def frames(self, pictures: int) -> int:
+        """How many times a picture's tokens a film of so many pictures has."""
+        each = self.sizes.figures.frames
+        return 1 + max(0, pictures - 1) // each if each else 1
 
     @property
     def controls(self) -> int:
         """How many control images a picture has."""
-        if not family_of(self.recipe.architecture).edits:
-            return 0
         most = max((len(dataset.control_folders) for dataset in self.recipe.datasets), default=0)
-        return most if self.sizes.figures.several_controls else min(1, most)
+        return most if self.sizes.figures.several_controls else min(family_of(self.recipe.architecture).edits, most)
 
     def tokens_of(self, width: int, height: int) -> int:
         side = self.sizes.figures.pixels
@@ -160,7 +166,7 @@ class Case:
             sizes.lists,
             again=recipe.offload.gradient_checkpointing,
             interval=max(1, recipe.offload.interval),
-            grown=4 * self.trained,
+            grown=4 * self.trained // sizes.figures.experts,
         )
         if recipe.gradient_accumulation > 1:  # those of the pictures before
             gradients = 4 * self.trained
@@ -168,7 +174,7 @@ class Case:
 
     def drawing(self, pictures: int) -> int:
         """What the transformer takes to draw so many of the largest samples at a time, but for attention scores."""
-        tokens = self.tokens_of(*self.largest_sample)
+        tokens = self.tokens_of(*self.largest_sample) * self.frames(max(sample.frames for sample in self.samples))
         return self.sizes.steps.drawing(self.way, Tokens(pictures, tokens, self.tokens[1], self.recipe.network.rank))
 
     def drawing_scores(self, pictures: int) -> int:

@@ -59,7 +59,8 @@ def host_phases_of(case: Case) -> dict[str, int]:
         return {}
     if case.run.by_runner:
         return {LOADING: host_peak(case)}
-    waiting = int(offloaded_share(case.run) * case.blocks)
+    others = case.sizes.figures.experts - 1 if case.recipe.offload.low_vram else 0
+    waiting = int(offloaded_share(case.run) * case.blocks) + others * _weights_of(case)
     sizes = {LOADING: 0, OFFLOADING: waiting} if waiting else {LOADING: 0}
     if case.recipe.adapter or case.sizes.stored != case.width:
         sizes[LOADING] = case.width * (case.sizes.blocks + case.sizes.rest)
@@ -73,15 +74,31 @@ def _weights_of(case: Case) -> int:
 
 
 def _text_encoder(case: Case) -> int:
+    if (
+        offloaded_share(case.run) and trainer_of(case.run.trainer).encodes_beside
+    ):  # with ai-toolkit its layers wait, too
+        return 0
     kind = case.recipe.precision.text_encoder_quantization
     if kind is None:
         return case.width * case.sizes.text_encoder
     return int(QUANTIZED[kind.partition("|")[0]] * case.sizes.text_encoder * 1.03)
 
 
+def _text_encoder_at_first(case: Case) -> int:
+    """What the card holds of text encoders before the largest of them is quantized."""
+    sizes, kind = case.sizes, case.recipe.precision.text_encoder_quantization
+    if kind is None and not offloaded_share(case.run):
+        return case.width * sizes.text_encoder
+    if kind is None or sizes.figures.encoder_aside:
+        return _text_encoder(case)
+    share = sizes.text_largest / max(1, sizes.text_encoder)
+    return int(case.width * sizes.text_largest + (1 - share) * _text_encoder(case))
+
+
 def _phases_of_trainer(case: Case) -> Iterator[Phase]:
     recipe, sizes, card, base = case.recipe, case.sizes, case.card, case.base
-    transformer = case.here(_weights_of(case))
+    away = recipe.offload.low_vram or not card  # of several experts all but one
+    transformer = (1 if away else sizes.figures.experts) * case.here(_weights_of(case))
     encoder = _text_encoder(case)
     vae = case.width * sizes.vae
     lora = case.network
@@ -91,15 +108,17 @@ def _phases_of_trainer(case: Case) -> Iterator[Phase]:
     cached = bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
     resident_vae = {} if cached and not case.controls else {"VAE": vae}  # which encodes control images in every step
 
-    whole = case.width * sizes.text_encoder
+    whole = _text_encoder_at_first(case)
     trainer = trainer_of(case.run.trainer)
     alone = trainer.encodes_first
     beside = {} if card or alone else {"transformer": transformer}
     crowded = sizes.figures.beside and trainer.encodes_beside
     crowd = {"transformer": transformer} if crowded else beside
-    if card and crowded and recipe.precision.quantization and not recipe.offload.low_vram:
+    whole_there = (crowded or sizes.figures.loads_whole) and trainer.encodes_beside and not recipe.offload.low_vram
+    if card and whole_there and recipe.precision.quantization:
         unquantized = case.width * (sizes.blocks + sizes.rest)
-        yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized})
+        others = (sizes.figures.experts - 1) * case.here(_weights_of(case))
+        yield Phase(QUANTIZING, {**base, "transformer before quantizing": unquantized + others})
     yield Phase("loading the text encoder", {**base, **crowd, "text encoder before quantizing": whole})
     if card and not alone and not recipe.offload.low_vram:
         together = {"transformer": transformer, "text encoder": encoder, "VAE": vae}
@@ -118,7 +137,7 @@ def _phases_of_trainer(case: Case) -> Iterator[Phase]:
         step["attention scores"] = scores
     yield Phase("training step", {**base, **step})
     if case.samples:
-        drawing = case.drawing(2) + case.drawing_scores(1)
+        drawing = case.drawing(sizes.figures.drawn) + case.drawing_scores(1)
         decode = int(sizes.decode * case.decoded * case.width / 2)
         held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
         yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})

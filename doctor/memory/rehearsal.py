@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..families import family_of
+from ..families.record.mined import mined_class_of, mined_classes
+from ..families.record.steps import WHOLE
 from ..model import Memory, Phase, Unknown
 from ..model.memory import STEP, Rehearsed
 from ..model.record import dataclass, replace
 from .case import Case
 
+DIFFUSERS = "diffusers"  # where a class was mined from it
 # what the rehearsal counts itself
 _COUNTED = ("activations", "gradients")
 
@@ -46,23 +49,31 @@ def question_of(case: Case) -> Question | Unknown:
         return Unknown("a step that computes only some blocks again is not rehearsed")
     if case.scores(1, 1) and not (case.run.by_runner and case.card):  # which multiplies in float16 there
         return Unknown("attention that is computed in full is not rehearsed")
-    side = case.sizes.figures.pixels
+    if family.class_name in mined_classes() and not mined_class_of(family.class_name)["from"].startswith(DIFFUSERS):
+        return Unknown("its transformer is of a class of the trainer's own, which is not rehearsed")
+    return asked_of(case)
+
+
+def asked_of(case: Case) -> Question:
+    """The step of the largest picture or film, whoever's its class is."""
+    recipe, family, figures = case.recipe, family_of(case.recipe.architecture), case.sizes.figures
+    side = figures.pixels
     width, height = max(case.pictures, key=lambda picture: case.tokens_of(*picture))
-    cells = (1, max(1, height // side), max(1, width // side))
+    frames = case.frames(max((dataset.frames for dataset in recipe.datasets), default=1))
     image, text = case.tokens
-    one_control = (image - case.tokens_of(width, height)) // max(1, case.controls)
+    one_control = (image - frames * case.tokens_of(width, height)) // max(1, case.controls)
     return Question(
         class_name=family.class_name,
         config=case.sizes.config,
-        blocks=family.blocks,
-        trained=family.targets(refiners=recipe.network.refiners),
+        blocks=(WHOLE,) if figures.whole else family.blocks,
+        trained=(WHOLE,) if figures.whole else figures.lora or family.targets(refiners=recipe.network.refiners),
         batch=recipe.batch_size,
-        cells=cells,
+        cells=(frames, max(1, height // side), max(1, width // side)),
         controls=[(1, 1, one_control)] * case.controls,
         text=text,
         rank=recipe.network.rank,
         way=case.way,
-        quantized=recipe.precision.quantization is not None,
+        quantized=recipe.precision.quantization is not None and bool(family.quantized_blocks),
         checkpointing=recipe.offload.gradient_checkpointing,
     )
 

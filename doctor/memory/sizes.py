@@ -9,8 +9,8 @@ from typing import Any
 
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
-from ..families.record import Memory
-from ..families.record.steps import BlockList, Steps, steps_of, vae_bytes
+from ..families.record import Family, Memory
+from ..families.record.steps import WHOLE, BlockList, Steps, steps_of, vae_bytes
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.recipe import Network
@@ -24,8 +24,8 @@ class Sizes:
 
     `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `lists` are the blocks that
     backward goes through, and `steps` what they hold; `block` are the numbers
-    in the Linears of the largest block, `text_linears` those of the largest text encoder, which is stored in
-    `text_stored` bytes each.
+    in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
+    numbers, which are stored in `text_stored` bytes each.
     """
 
     figures: Memory
@@ -39,6 +39,7 @@ class Sizes:
     rest: int
     linears: Linears
     text_encoder: int
+    text_largest: int
     text_linears: int
     text_stored: int
     vae: int
@@ -66,6 +67,11 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     architecture = run.recipe.architecture
     if family_of(architecture).memory is not None and trainer_of(run.trainer).component_files:
         return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
+    figures = family_of(architecture).memory
+    if figures is not None and (figures.lora or figures.whole) and not trainer_of(run.trainer).lora_copies:
+        return Unknown(
+            f"what a step of {family_of(architecture).title} keeps in memory was not measured of {run.trainer}"
+        )
     return _sizes(architecture, run.recipe.network.refiners, model)
 
 
@@ -77,7 +83,7 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
         return Unknown(no_record(architecture))
     if figures is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
-    transformer = model.components.get("transformer")
+    transformer = model.components.get("transformer" if family.loader is None else family.loader.main)
     published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     config = transformer.config if transformer is not None and transformer.needed is not None else None
     if config is None and published:
@@ -88,18 +94,20 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
     shapes = needed_tensors(family.transformer.name, config) or {}
     blocks = block_linears(shapes, family.quantized_blocks)
     in_blocks = sum(prod(shape) for shape in blocks.values())
-    linears = block_linears(shapes, family.targets(refiners=refiners))
+    linears = (
+        _linears(shapes)
+        if figures.whole
+        else block_linears(shapes, figures.lora or family.targets(refiners=refiners))
+    )
     counts = {name: _count(blocks, name) for name in family.blocks}
     numbers = {name: _numbers(blocks, name) // max(1, count) for name, count in counts.items()}
-    steps, of_vae = steps_of(family.class_name, config, numbers), vae_bytes(family.published["vae"][0])
+    steps, of_vae = steps_of(family.class_name, config, numbers), _vae_bytes(family)
     if steps is None or of_vae is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
-    known = {name: kind for name, kind in family.published.items() if name.startswith("text_encoder")}
-    encoders = {name: _shapes(model.components.get(name)) for name in known}
-    guessed = published or not all(encoders.values())
-    for name, (class_name, published_config) in known.items():
-        every = encoders[name] or needed_tensors(class_name, published_config) or {}
-        encoders[name] = {n: shape for n, shape in every.items() if figures.dropped not in n.split(".")}
+    encoders = _encoders(family, model)
+    if not all(encoders.values()):
+        return Unknown(f"the size of a text encoder of {family.title} is read from its files, which are not here")
+    guessed = published or not all(_shapes(model.components.get(name)) for name in encoders)
     largest = max(encoders, key=lambda name: parameters(encoders[name]))  # Flux's CLIP stays as it is
     vae = model.components.get("vae")
     widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
@@ -108,7 +116,7 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
         figures=figures,
         config=config,
         steps=steps,
-        lists=_lists(steps.lists, counts, linears),
+        lists=(BlockList(WHOLE, 1, 1.0),) if figures.whole else _lists(steps.lists, counts, linears),
         heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
         block=_largest_block(blocks),
@@ -116,15 +124,50 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
         rest=parameters(shapes) - in_blocks,
         linears=linears,
         text_encoder=sum(map(parameters, encoders.values())),
+        text_largest=parameters(encoders[largest]),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),
-        vae=parameters(_shapes(vae) or needed_tensors(*family.published["vae"]) or {}),
+        vae=parameters(_shapes(vae) or _published_vae(family)),
         vae_width=first,
         encode=of_vae[0] * first / 128,
         decode=of_vae[1] * first / 128,
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
     )
+
+
+def _encoders(family: Family, model: ModelFolder) -> dict[str, Mapping[str, tuple[int, ...]]]:
+    """The tensors of all that reads prompts, from its files or as it is published; of what neither says, none."""
+    dropped = family.memory.dropped if family.memory is not None else ""
+    files = () if family.loader is None else family.loader.others
+    readers = {*family.published, *(name for name in files if name.startswith("text_encoder"))} - {"vae"}
+    found: dict[str, Mapping[str, tuple[int, ...]]] = {}
+    for name in sorted(readers):
+        known = family.published.get(name)
+        every = _shapes(model.components.get(name)) or (known and needed_tensors(*known)) or {}
+        found[name] = {n: shape for n, shape in every.items() if dropped not in n.split(".")}
+    return found
+
+
+def _vae_bytes(family: Family) -> tuple[float, float] | None:
+    """What its VAE takes for a pixel; nothing where the transformer works on pixels."""
+    if "vae" not in family.published or family.memory is None:
+        return 0.0, 0.0
+    return vae_bytes(family.memory.vae or family.published["vae"][0])
+
+
+def _published_vae(family: Family) -> Mapping[str, tuple[int, ...]]:
+    return (needed_tensors(*family.published["vae"]) or {}) if "vae" in family.published else {}
+
+
+def _linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
+    """(out, in) by name of all Linears, and of the convolutions of one pixel."""
+    found = {name: shape for name, shape in shapes.items() if name.endswith(".weight") and len(shape) in (2, 4)}
+    return {
+        name.removesuffix(".weight"): (shape[0], shape[1])
+        for name, shape in found.items()
+        if shape[2:] in ((), (1, 1))
+    }
 
 
 def _in_list(linears: Mapping[str, tuple[int, ...]], name: str) -> dict[str, tuple[int, ...]]:

@@ -22,8 +22,9 @@ class Dataset:
     `keeps_blanks` the white space around a caption stays, and each comma gets a blank behind it.
     Pictures with a side below `least_side` or fewer pixels than `least_area` are left out.
     `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`, in steps of
-    `bucket_step` pixels; with `random_crop` each repeat has a place of its own. A mask weighs the loss: the picture's
-    alpha channel, or the file of its name in `mask_folder`. `batches_of` names the datasets that share batches.
+    `bucket_step` pixels; with `random_crop` each repeat has a place of its own. A mask weighs the loss: the
+    picture's alpha channel, or the file of its name in `mask_folder`. `batches_of` names the datasets that share
+    batches. Above 1 `frames` are those of the films that are in it in place of pictures.
     """
 
     key: str
@@ -61,6 +62,7 @@ class Dataset:
     prior_reg: bool = False
     varied_captions: bool = False
     batches_of: str = ""
+    frames: int = 1
 
     def takes(self, width: int, height: int) -> bool:
         """Whether a picture of this size in pixels is large enough."""

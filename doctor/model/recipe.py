@@ -21,6 +21,7 @@ class SamplePrompt:
     guidance: float
     negative: str = ""
     control: str | None = None
+    frames: int = 1
 
 
 @dataclass(frozen=True)

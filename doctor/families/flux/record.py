@@ -81,6 +81,13 @@ _SIMPLETUNER = SimpleTuner(
     default="krea",
     targets=True,
 )
+_MEMORY = Memory(
+    word="flux.1",
+    config=lambda name: {} if "schnell" in name else {"guidance_embeds": True},
+    heads=("num_attention_heads", 24),
+    text=512,
+    beside=True,
+)
 
 FLUX = Family(
     name="flux",
@@ -115,13 +122,7 @@ FLUX = Family(
     overflows=False,
     scheduler=_scheduler,
     distilled=None,
-    memory=Memory(
-        word="flux.1",
-        config=lambda name: {} if "schnell" in name else {"guidance_embeds": True},
-        heads=("num_attention_heads", 24),
-        text=512,
-        beside=True,
-    ),
+    memory=_MEMORY,
     packages=(),
     repos={"schnell": _SCHNELL, "kontext": _KONTEXT, "flux.1-dev": _DEV, "flux1-dev": _DEV},
     files={
@@ -185,7 +186,11 @@ FLEX2 = replace(
     title="Flex.2",
     loader=Loader(_COMPONENTS),
     own=None,
-    memory=None,
+    memory=replace(
+        _MEMORY,
+        word="flex.2",
+        config=lambda name: {"in_channels": 196, "out_channels": 64, "guidance_embeds": True, "num_layers": 8},
+    ),
     ai_toolkit=AiToolkit(),
     simpletuner=None,
     kohya={},
@@ -232,6 +237,15 @@ CHROMA = replace(
     blocks=("double_blocks", "single_blocks"),
     lora_blocks=(),
     quantized_blocks=("double_blocks", "single_blocks"),
+    published={name: kind for name, kind in FLUX.published.items() if name != "text_encoder"},
+    memory=replace(
+        _MEMORY,
+        word="",
+        config=lambda name: {},
+        heads=("num_heads", 24),
+        drawn=1,
+        lora=("double_blocks", "single_blocks"),
+    ),
     repos={"chroma1-hd": "lodestones/Chroma1-HD", "chroma1-base": "lodestones/Chroma1-Base"},
     files={},
     ai_toolkit=AiToolkit(bucket_step=32),

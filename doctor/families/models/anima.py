@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader
+from ..components.published import QWEN3_06B
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -24,6 +25,21 @@ ANIMA = replace(
         }
     ),
     base_version="anima",
+    blocks=("transformer_blocks",),
+    quantized_blocks=("transformer_blocks",),
+    published={
+        "text_encoder": ("Qwen3Model", QWEN3_06B),
+        "text_conditioner": ("AnimaTextConditioner", {}),
+        "vae": ("AutoencoderKLQwenImage", {}),
+    },
+    memory=Memory(
+        word="",
+        config=lambda name: {"num_attention_heads": 16, "extra_pos_embed_type": None},
+        heads=("num_attention_heads", 16),
+        drawn=1,
+        text=512,
+        lora=("transformer_blocks",),
+    ),
     repos={"anima": "circlestone-labs/Anima-Base-v1.0-Diffusers"},
 )
 FAMILIES: tuple[Family, ...] = (ANIMA,)

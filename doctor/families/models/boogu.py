@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader
+from ..components.autoencoder_kl import VAE
+from ..components.published import QWEN3_VL_8B
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+
+_MEMORY = Memory(
+    word="",
+    config=lambda name: {},
+    heads=("num_attention_heads", 28),
+    drawn=1,
+    text=256,
+    lora=("double_stream_layers", "single_stream_layers"),
+)
 
 BOOGU = replace(
     FILES_ALONE,
@@ -23,6 +34,10 @@ BOOGU = replace(
             "vae": ("AutoencoderKL",),
         }
     ),
+    blocks=("double_stream_layers", "single_stream_layers"),
+    quantized_blocks=("double_stream_layers", "single_stream_layers"),
+    published={"mllm": ("Qwen3VLForConditionalGeneration", QWEN3_VL_8B), "vae": ("AutoencoderKL", VAE)},
+    memory=_MEMORY,
     repos={"0.1-base": "Boogu/Boogu-Image-0.1-Base"},
 )
 EDIT = replace(

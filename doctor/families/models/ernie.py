@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -23,6 +23,10 @@ ERNIE = replace(
         },
         extras=True,
     ),
+    blocks=("layers",),
+    quantized_blocks=("layers",),
+    published={"vae": ("AutoencoderKLFlux2", {})},
+    memory=Memory(word="", config=lambda name: {}, heads=("num_attention_heads", 24), text=256, lora=("layers",)),
     repos={"ernie-image": "baidu/ERNIE-Image"},
 )
 FAMILIES: tuple[Family, ...] = (ERNIE,)

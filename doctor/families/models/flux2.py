@@ -7,7 +7,9 @@ from typing import Any
 
 from ...model.record import replace
 from ...model.weights import Tensor
-from ..record import Family, Loader, Origin
+from ..components.published import MISTRAL_SMALL, QWEN3_8B
+from ..components.qwen3 import QWEN3_4B
+from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -21,7 +23,7 @@ KLEIN_4B_CONFIG: Mapping[str, Any] = {
     "depth_single_blocks": 20,
     "use_guidance_embed": False,
 }
-_KLEIN_9B: Mapping[str, Any] = {
+KLEIN_9B_CONFIG: Mapping[str, Any] = {
     "context_in_dim": 12288,
     "hidden_size": 4096,
     "num_heads": 32,
@@ -56,6 +58,16 @@ def _loader(file: str, config: Mapping[str, Any], text: str, encoder: str, vae: 
     )
 
 
+def _published(class_name: str, config: Mapping[str, Any]) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Its VAE is that of diffusers under other names."""
+    return {"text_encoder": (class_name, config), "vae": ("AutoencoderKLFlux2", {})}
+
+
+# Control images may be smaller than a megapixel: no more than the picture's own size is certain.
+_MEMORY = Memory(
+    word="", config=lambda name: {}, heads=("num_heads", 48), text=512, several_controls=True, lora=_BLOCKS, drawn=1
+)
+
 FLUX2 = replace(
     FILES_ALONE,
     name="flux2",
@@ -72,6 +84,8 @@ FLUX2 = replace(
     blocks=_BLOCKS,
     quantized_blocks=_BLOCKS,
     guided=True,
+    published=_published("Mistral3ForConditionalGeneration", MISTRAL_SMALL),
+    memory=_MEMORY,
     repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
 )
 KLEIN_4B = replace(
@@ -87,14 +101,18 @@ KLEIN_4B = replace(
     ),
     base_version="flux2_klein_4b",
     guided=False,
+    published=_published("Qwen3ForCausalLM", QWEN3_4B),
+    memory=replace(_MEMORY, config=lambda name: dict(KLEIN_4B_CONFIG), encoder_aside=True),
     repos={"klein-base-4b": "black-forest-labs/FLUX.2-klein-base-4B"},
 )
 KLEIN_9B = replace(
     KLEIN_4B,
     name="flux2_klein_9b",
     title="FLUX.2 Klein 9B",
-    loader=_loader("flux-2-klein-base-9b.safetensors", _KLEIN_9B, "Qwen/Qwen3-8B", "Qwen3ForCausalLM", _VAE),
+    loader=_loader("flux-2-klein-base-9b.safetensors", KLEIN_9B_CONFIG, "Qwen/Qwen3-8B", "Qwen3ForCausalLM", _VAE),
     base_version="flux2_klein_9b",
+    published=_published("Qwen3ForCausalLM", QWEN3_8B),
+    memory=replace(_MEMORY, config=lambda name: dict(KLEIN_9B_CONFIG), encoder_aside=True),
     repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
 )
 FAMILIES: tuple[Family, ...] = (FLUX2, KLEIN_4B, KLEIN_9B)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader, Origin
+from ..components.published import QWEN3_VL_8B
+from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -29,6 +30,13 @@ IDEOGRAM4 = replace(
         },
     ),
     base_version="ideogram4",
+    blocks=("layers",),
+    quantized_blocks=("layers",),
+    published={
+        "text_encoder": ("Qwen3VLForConditionalGeneration", QWEN3_VL_8B),
+        "vae": ("AutoencoderKLFlux2", {}),
+    },
+    memory=Memory(word="", config=lambda name: {}, heads=("num_heads", 18), drawn=1, text=512, lora=("layers",)),
     repos={"ideogram-4": "ideogram-ai/ideogram-4-fp8"},
 )
 FAMILIES: tuple[Family, ...] = (IDEOGRAM4,)

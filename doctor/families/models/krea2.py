@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import Family, Loader, Origin
+from ..components.published import QWEN3_VL_4B
+from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -53,6 +54,23 @@ KREA2 = replace(
         },
     ),
     base_version="krea2",
+    published={
+        "text_encoder": ("Qwen3VLForConditionalGeneration", QWEN3_VL_4B),
+        "vae": ("AutoencoderKLQwenImage", {}),
+    },
+    memory=Memory(
+        word="",
+        config=lambda name: dict(CONFIG),
+        heads=("heads", 48),
+        drawn=1,
+        text=256,
+        dropped="visual",
+        tile=256,
+        several_controls=True,
+        control_text=384**2 // 32**2,
+        lora=("blocks",),
+        together=256,
+    ),
     blocks=("blocks",),
     quantized_blocks=("blocks",),
     repos={"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"},

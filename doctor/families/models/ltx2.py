@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader
+from ..components.published import GEMMA3_12B
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -30,6 +31,22 @@ LTX2 = replace(
     base_version="ltx2",
     blocks=("transformer_blocks",),
     quantized_blocks=("transformer_blocks",),
+    published={
+        "text_encoder": ("Gemma3ForConditionalGeneration", GEMMA3_12B),
+        "connectors": ("LTX2TextConnectors", {}),
+        "vae": ("AutoencoderKLLTX2Video", {}),
+    },
+    memory=Memory(
+        word="",
+        config=lambda name: {},
+        heads=("num_attention_heads", 32),
+        text=1024,
+        dropped="vision_tower",
+        encoder_aside=True,
+        pixels=32,
+        lora=("transformer_blocks",),
+        frames=8,
+    ),
     repos={"ltx-2": "Lightricks/LTX-2"},
 )
 FAMILIES: tuple[Family, ...] = (LTX2,)

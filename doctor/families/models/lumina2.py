@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Fit, Loader
+from ..components.autoencoder_kl import VAE
+from ..record import Family, Fit, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -28,8 +29,18 @@ LUMINA2 = replace(
         Fit("vae", "latent_channels", ("in_channels",), 16),
     ),
     base_version="lumina2",
-    blocks=("layers",),
-    quantized_blocks=("layers",),
+    blocks=("context_refiner", "noise_refiner", "layers"),
+    quantized_blocks=("context_refiner", "noise_refiner", "layers"),
+    published={"text_encoder": ("Gemma2Model", {}), "vae": ("AutoencoderKL", VAE)},
+    memory=Memory(
+        word="",
+        config=lambda name: {"cap_feat_dim": 2304},
+        heads=("num_attention_heads", 24),
+        drawn=1,
+        text=256,
+        lora=("context_refiner", "noise_refiner", "layers"),
+        beside=True,
+    ),
     repos={"lumina-image-2": "Alpha-VLLM/Lumina-Image-2.0"},
 )
 FAMILIES: tuple[Family, ...] = (LUMINA2,)

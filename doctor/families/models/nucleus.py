@@ -24,6 +24,8 @@ NUCLEUS = replace(
         },
         extras=True,
     ),
+    blocks=("transformer_blocks",),
+    quantized_blocks=("transformer_blocks",),
     repos={"nucleus-image": "NucleusAI/Nucleus-Image"},
 )
 FAMILIES: tuple[Family, ...] = (NUCLEUS,)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Fit, Loader
+from ..components.autoencoder_kl import VAE
+from ..components.published import QWEN25_VL_3B
+from ..record import Family, Fit, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -24,6 +26,18 @@ OMNIGEN2 = replace(
         extras_first=True,
     ),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 16),),
+    blocks=("context_refiner", "noise_refiner", "layers"),
+    quantized_blocks=("context_refiner", "noise_refiner", "ref_image_refiner", "layers"),
+    published={"mllm": ("Qwen2_5_VLForConditionalGeneration", QWEN25_VL_3B), "vae": ("AutoencoderKL", VAE)},
+    memory=Memory(
+        word="",
+        config=lambda name: {"text_feat_dim": 2048},
+        heads=("num_attention_heads", 24),
+        drawn=1,
+        text=256,
+        lora=("context_refiner", "noise_refiner", "layers"),
+        loads_whole=True,
+    ),
     repos={"omnigen2": "OmniGen2/OmniGen2"},
 )
 FAMILIES: tuple[Family, ...] = (OMNIGEN2,)

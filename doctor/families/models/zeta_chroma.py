@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader, Origin
+from ..components.qwen3 import QWEN3_4B
+from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -29,6 +30,19 @@ ZETA_CHROMA = replace(
                 built=lambda tensors: ("ZImageDCT", {"in_channels": _PIXELS, "use_x0": "__x0__" in tensors}),
             )
         },
+    ),
+    blocks=("layers",),
+    quantized_blocks=("layers",),
+    published={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},
+    memory=Memory(
+        word="",
+        config=lambda name: {"in_channels": _PIXELS},
+        heads=("n_heads", 30),
+        drawn=1,
+        text=512,
+        pixels=32,
+        lora=("layers",),
+        loads_whole=True,
     ),
     repos={"zeta": "lodestones/Zeta-Chroma"},
 )

@@ -129,15 +129,23 @@ class Loader:
 class Memory:
     """What a prediction of memory rests on.
 
-    `word` is in the names of published models, whose config is taken as `config` of that name says where it is not
-    here. `heads` is the key of a transformer's config that counts attention heads, with their number where it is not
-    written. What a step holds is mined from its class (`steps.py`). A prompt has `text` tokens; a token of a picture
-    is `pixels` wide and high; sequences are padded to a multiple of `padding`. `beside` says that ai-toolkit loads
-    the text encoders while the transformer is on the card, and quantizes the transformer there; `caches` that the
-    size of its caches is known. The text encoder's module `dropped` is let go. With
-    low_vram samples are decoded in tiles of `tile` pixels a side, 0: whole. An edited picture has one control image,
-    or with `several_controls` as many as are given, of `control_pixels` (0: as large as the picture), and each is as
-    `control_text` tokens more of the prompt.
+    `word` is in the names of published models ("" where all have one config), whose config is taken as `config` of
+    that name says where it is not here. `heads` is the key of a transformer's config that counts attention heads,
+    with their number where it is not written. What a step holds is mined from its class (`steps.py`). A prompt has
+    `text` tokens; a token of a picture is `pixels` wide and high; sequences are padded to a multiple of `padding`.
+    `beside` says that ai-toolkit loads the text encoders while the transformer is on the card, and quantizes the
+    transformer there; `caches` that the size of its caches is known. The text encoder's module `dropped` is let go.
+    With low_vram samples are decoded in tiles of `tile` pixels a side, 0: whole. An edited picture has one control
+    image, or with `several_controls` as many as are given, of `control_pixels` (0: as large as the picture), and
+    each is as `control_text` tokens more of the prompt.
+
+    Of a trainer that takes other Linears than a LoRA of ours, `lora` are the lists of blocks of these. A model that
+    was mined whole has `whole` (steps.py). Picture and prompt together are filled up to a multiple of `together`
+    tokens. Of a film `frames` pictures make a token, the first but one: 0 where there are no films. There are
+    `experts` transformers, of which with low_vram one is on the card. With `loads_whole` the transformer is on the
+    card, unless low_vram, before it is quantized; with `encoder_aside` the text encoder is quantized on the
+    processor. `drawn` pictures go through the transformer at a time while samples are drawn. `vae` is what the VAE
+    was mined as, where that is not its class.
     """
 
     word: str
@@ -153,6 +161,15 @@ class Memory:
     several_controls: bool = False
     control_pixels: int = 0
     control_text: int = 0
+    lora: tuple[str, ...] = ()
+    whole: bool = False
+    together: int = 1
+    frames: int = 0
+    experts: int = 1
+    loads_whole: bool = False
+    encoder_aside: bool = False
+    drawn: int = 2
+    vae: str = ""
 
 
 @dataclass(frozen=True)

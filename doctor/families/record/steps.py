@@ -4,7 +4,8 @@ maintenance/mine_steps.py writes that file and says how. A row is an amount of b
 For each way of computing (doctor/train/rehearsal/step.py), for `one` picture at a time and for `several`, the file
 has the rows of each list of blocks, in the order they run: what each block leaves behind (`carry` where it is
 computed again in backward, `keep` where it is not), and the highest beside that while backward goes through one
-(`again` and `moment`) and while a picture is drawn (`drawing`), of which the largest row counts.
+(`again` and `moment`), before the first of them (`before`) and while a picture is drawn (`drawing`), of which the
+largest row counts. A model without lists of blocks is one block of a list without a name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from ...model.record import dataclass
 
 STEPS_FILE = Path(__file__).with_name("steps.json")
+WHOLE = ""  # the list of a model that has no lists of blocks
 Row = Sequence[float]
 
 
@@ -44,10 +46,12 @@ class BlockList:
 def terms(tokens: Tokens) -> tuple[int, ...]:
     """What bytes are counted for.
 
-    Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; and one.
+    Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; pairs of tokens,
+    for which a mask may be held; and one.
     """
     image, text = tokens.batch * tokens.image, tokens.batch * tokens.text
-    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank, 1
+    pairs = tokens.batch * (tokens.image + tokens.text) ** 2
+    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank, pairs, 1
 
 
 @cache
@@ -92,15 +96,16 @@ class Steps:
         `lists` are those that backward goes through. `again`: every `interval`-th block is computed again. `grown`
         are the bytes of all gradients, which there are after backward.
         """
-        rows = self._rows(way, tokens)["lists"]
-        found: list[tuple[int, int]] = []
+        mined = self._rows(way, tokens)
+        rows, before = mined["lists"], mined.get("before")
+        found = [(self._highest(before, tokens), 0)] if before else []
         left = after = 0.0
         for one in lists:
-            mined = rows[one.name]
-            keep = self._bytes(mined["keep"], tokens)
-            carry = self._bytes(mined["carry"], tokens) if again else keep
+            block = rows[one.name]
+            keep = self._bytes(block["keep"], tokens)
+            carry = self._bytes(block["carry"], tokens) if again else keep
             kept_whole = one.count - -(-one.count // interval) if again else 0
-            highest = self._highest(mined["again" if again else "moment"], tokens)
+            highest = self._highest(block["again" if again else "moment"], tokens)
             after += one.share
             first, later = left + carry, left + carry * one.count + kept_whole * (keep - carry)
             for there, share in ((later, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):

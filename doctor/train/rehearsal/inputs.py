@@ -30,7 +30,8 @@ class Batch(NamedTuple):
 
 def inputs_of(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
     """The arguments of a call. Raises KeyError for a class that is not known here."""
-    return CALLS[type(model).__name__](model.config, batch, dtype)
+    args, named = CALLS[type(model).__name__](model.config, batch, dtype)
+    return args, {**named, "return_dict": False}
 
 
 def _times(batch: Batch, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -112,9 +113,11 @@ def _ideogram4(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
 
 
 def _wan(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    seen = torch.zeros(batch.size, 257, config.image_dim, dtype=dtype) if config.image_dim else None
     return (), {
         "hidden_states": _picture(config.in_channels, batch, dtype, tuple(config.patch_size)),
         "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.text_dim, dtype=dtype),
+        "encoder_hidden_states_image": seen,
         "timestep": torch.full((batch.size,), 500),
     }
 
@@ -128,6 +131,89 @@ def _sd3(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
     }
 
 
+def _unet(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    added = {"text_embeds": torch.zeros(batch.size, 1280, dtype=dtype), "time_ids": torch.zeros(batch.size, 6)}
+    return (), {
+        "sample": _picture(config.in_channels, batch, dtype, (1, 1, 1))[:, :, 0],
+        "timestep": torch.full((batch.size,), 500),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.cross_attention_dim, dtype=dtype),
+        "added_cond_kwargs": added if config.addition_embed_type else None,
+    }
+
+
+def _lumina2(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype)[:, :, 0],
+        "timestep": _times(batch, dtype),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.cap_feat_dim, dtype=dtype),
+        # how long a prompt is is read out of it
+        "encoder_attention_mask": torch.ones(batch.size, batch.text, dtype=torch.bool, device="cpu"),
+    }
+
+
+def _cosmos(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype, tuple(config.patch_size)),
+        "timestep": _times(batch, dtype),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.text_embed_dim, dtype=dtype),
+        "padding_mask": torch.zeros(1, 1, batch.cells[1] * 16, batch.cells[2] * 16, dtype=dtype),
+    }
+
+
+def _ltx2(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    """With as many tokens of silence as the film is long, at 24 pictures and 25 such tokens a second."""
+    frames, height, width = batch.cells
+    sound = max(1, round((8 * (frames - 1) + 1) / 24 * 25))
+    states = torch.zeros(batch.size, batch.text, config.caption_channels, dtype=dtype)
+    mask = torch.zeros(batch.size, 1, batch.text, dtype=dtype)
+    return (), {
+        "hidden_states": torch.zeros(batch.size, batch.image, config.in_channels, dtype=dtype),
+        "audio_hidden_states": torch.zeros(batch.size, sound, config.audio_in_channels, dtype=dtype),
+        "encoder_hidden_states": states,
+        "audio_encoder_hidden_states": states.clone(),
+        "timestep": torch.full((batch.size,), 500.0),
+        "audio_timestep": torch.full((batch.size,), 500.0),
+        "encoder_attention_mask": mask,
+        "audio_encoder_attention_mask": mask,
+        "num_frames": frames,
+        "height": height,
+        "width": width,
+        "audio_num_frames": sound,
+    }
+
+
+def _ernie(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype, (1, config.patch_size, config.patch_size))[
+            :, :, 0
+        ],
+        "timestep": _times(batch),
+        "text_bth": torch.zeros(batch.size, batch.text, config.text_in_dim, dtype=dtype),
+        "text_lens": torch.full((batch.size,), batch.text),
+    }
+
+
+def _nucleus(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": torch.zeros(batch.size, batch.image, config.in_channels, dtype=dtype),
+        "img_shapes": [batch.cells] * batch.size,
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.joint_attention_dim, dtype=dtype),
+        "encoder_hidden_states_mask": torch.ones(batch.size, batch.text, dtype=torch.bool),
+        "timestep": _times(batch, dtype),
+    }
+
+
+def _prx(config: Any, batch: Batch, dtype: torch.dtype) -> Called:
+    return (), {
+        "hidden_states": _picture(config.in_channels, batch, dtype, (1, config.patch_size, config.patch_size))[
+            :, :, 0
+        ],
+        "timestep": _times(batch),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text, config.context_in_dim, dtype=dtype),
+        "attention_mask": torch.ones(batch.size, batch.text, dtype=torch.bool),
+    }
+
+
 CALLS: Mapping[str, Callable[[Any, Batch, torch.dtype], Called]] = {
     "ZImageTransformer2DModel": _zimage,
     "FluxTransformer2DModel": _flux,
@@ -138,4 +224,11 @@ CALLS: Mapping[str, Callable[[Any, Batch, torch.dtype], Called]] = {
     "Ideogram4Transformer2DModel": _ideogram4,
     "WanTransformer3DModel": _wan,
     "SD3Transformer2DModel": _sd3,
+    "UNet2DConditionModel": _unet,
+    "Lumina2Transformer2DModel": _lumina2,
+    "CosmosTransformer3DModel": _cosmos,
+    "LTX2VideoTransformer3DModel": _ltx2,
+    "ErnieImageTransformer2DModel": _ernie,
+    "NucleusMoEImageTransformer2DModel": _nucleus,
+    "PRXTransformer2DModel": _prx,
 }

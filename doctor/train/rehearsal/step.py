@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..network.lora import add_network
 from ..transformer.transformer_blocks import use_float16
 from ..weights.materialize import replace_module
 from .alive import Alive
-from .inputs import Batch, inputs_of
+from .inputs import Batch, Called, inputs_of
 from .watch import Held, Watch
 
 OPTIMIZER = "optimizer"
@@ -31,11 +32,20 @@ WAYS = ("copied", "bfloat16", "float32", "float16")
 
 
 @dataclass(frozen=True)
+class Own:
+    """A class that is not of diffusers: how it is built from a config, and what it is called with."""
+
+    build: Callable[[Mapping[str, Any]], Any]
+    inputs: Callable[[Any, Batch, torch.dtype], Called]
+
+
+@dataclass(frozen=True)
 class Step:
     """What is rehearsed: a transformer of `class_name` and `config`, its blocks' lists in the order they run.
 
-    A LoRA covers the Linears of the lists `trained`. `way` is one of WAYS. `quantized`: the Linears of the blocks
-    have 8 bits.
+    A LoRA covers the Linears of the lists `trained`; of a model without lists ("" for all of it) its convolutions of
+    one pixel, too. `way` is one of WAYS. `quantized`: the Linears of the blocks have 8 bits. `own` is for a class of
+    a trainer.
     """
 
     class_name: str
@@ -47,10 +57,11 @@ class Step:
     way: str = "bfloat16"
     quantized: bool = False
     checkpointing: bool = True
+    own: Own | None = None
 
 
 class CopyingLora(nn.Module):
-    """A Linear with a LoRA that multiplies in float32, on a copy of what it is given."""
+    """A Linear with a LoRA that multiplies in float32, on a copy of what it is given; or such a convolution."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
         super().__init__()
@@ -61,9 +72,13 @@ class CopyingLora(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.base(x)
-        low = nn.functional.linear(x.to(self.lora_A.dtype), self.lora_A)
-        added = nn.functional.linear(low, self.lora_B) * self.get_buffer("scale")
+        times = _pixelwise if x.dim() == 4 and isinstance(self.base, nn.Conv2d) else nn.functional.linear
+        added = times(times(x.to(self.lora_A.dtype), self.lora_A), self.lora_B) * self.get_buffer("scale")
         return y + (added * self.get_buffer("scale")).to(y.dtype)
+
+
+def _pixelwise(x: Tensor, weight: Tensor) -> Tensor:
+    return nn.functional.conv2d(x, weight[:, :, None, None])
 
 
 @contextmanager
@@ -71,15 +86,18 @@ def without_data() -> Iterator[None]:
     """Tensors that are made have no data (the meta device), and no Linear is filled with numbers.
 
     Attention is then computed in full, which no card does: it gets a kernel that keeps what the cards' kernels keep.
+    That device has no autocast, which classes turn off.
     """
-    reset = nn.Linear.reset_parameters
+    reset, autocast = nn.Linear.reset_parameters, torch.autocast
     nn.Linear.reset_parameters = lambda self: None  # type: ignore[method-assign]
+    vars(torch)["autocast"] = lambda *how, **named: nullcontext()
     _put_attention(_attention)
     try:
         with torch.device("meta"):
             yield
     finally:
         nn.Linear.reset_parameters = reset  # type: ignore[method-assign]
+        vars(torch)["autocast"] = autocast
         _put_attention(torch_attention)
         torch.set_default_dtype(torch.float32)
 
@@ -101,8 +119,8 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Keeps its inputs, its output and a number for each row, as flash and memory-efficient attention do."""
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
+    if attn_mask is not None and (attn_mask.dtype == torch.bool or attn_mask.device != query.device):
+        attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype, device=query.device)
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     found: Tensor = kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
     return found
@@ -111,12 +129,11 @@ def _attention(
 def built(step: Step) -> Any:
     """The transformer with its LoRA."""
     torch.set_default_dtype(dtype_of(step))
-    model = getattr(import_module("diffusers"), step.class_name)(**step.config).eval().requires_grad_(False)
+    build = step.own.build if step.own else partial(_of_diffusers, step.class_name)
+    model = build(step.config).eval().requires_grad_(False)
     torch.set_default_dtype(torch.float32)
     linears = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and _is_in(name, step.blocks)
+        name: module for name, module in model.named_modules() if _is_linear(module) and _is_in(name, step.blocks)
     }
     if step.quantized or step.way == "float16":
         for name, module in linears.items():
@@ -126,16 +143,28 @@ def built(step: Step) -> Any:
             replace_module(model, name, QuantizedLinear(codes, scale, bias, columns))
     if step.way == "float16":
         use_float16(model)
-    shapes = {name: (one.out_features, one.in_features) for name, one in linears.items()}
+    shapes = {name: (one.weight.shape[0], one.weight.shape[1]) for name, one in linears.items()}
     shapes = {name: shape for name, shape in shapes.items() if _is_in(name, step.trained)}
+    if step.way != "copied":  # no other way of ours has them on convolutions
+        shapes = {name: shape for name, shape in shapes.items() if isinstance(linears[name], nn.Linear)}
     if step.way == "copied":
         for name, shape in shapes.items():
             replace_module(model, name, CopyingLora(model.get_submodule(name), shape, step.network.rank))
     else:
         add_network(model, shapes, step.network, 0)
-    if step.checkpointing:
+    if step.checkpointing and step.own:
+        model.enable_gradient_checkpointing()
+    elif step.checkpointing:
         model.enable_gradient_checkpointing(gradient_checkpointing_func=_again)
     return model
+
+
+def _of_diffusers(class_name: str, config: Mapping[str, Any]) -> Any:
+    return getattr(import_module("diffusers"), class_name)(**config)
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1))
 
 
 def dtype_of(step: Step) -> torch.dtype:
@@ -147,7 +176,7 @@ def _again(block: nn.Module, *inputs: Any) -> Any:
 
 
 def _is_in(name: str, lists: Sequence[str]) -> bool:
-    return any(name.startswith(one + ".") for one in lists)
+    return any(not one or name.startswith(one + ".") for one in lists)
 
 
 def rehearsed(
@@ -163,18 +192,20 @@ def rehearsed(
             frozen = (t for t in (*model.parameters(), *model.buffers()) if not t.requires_grad)
             alive.add_all(frozen, "transformer")
             alive.add_all(parameters, "LoRA weights")
-            alive.label = "inputs"
-            args, named = inputs_of(model, step.batch, dtype_of(step))
-            alive.again()
             held.static = alive.now
+            alive.label = "inputs"
+            given = step.own.inputs if step.own else inputs_of
+            args, named = given(model, step.batch, dtype_of(step))
+            alive.again()
             if draws:
                 alive.label = "drawing"
                 with torch.no_grad():
-                    model(*args, **named, return_dict=False)
+                    model(*args, **named)
                 held.drawing = alive.trail
-            watch = Watch(model, step.blocks, alive, held)
+            watch = Watch(model, [name for name in step.blocks if name], alive, held)
             for _ in range(steps):
                 _one(model, args, named, alive, watch, optimize)
+            held.whole = alive.trail
     held.peak, held.at_peak = alive.peak, {label: size for label, size in alive.at_peak.items() if size}
     return held
 
@@ -184,24 +215,26 @@ def rehearsed_vae(class_name: str, config: Mapping[str, Any], side: int) -> tupl
     with without_data():
         torch.set_default_dtype(torch.bfloat16)
         model = getattr(import_module("diffusers"), class_name)(**config).eval().requires_grad_(False)
-        latent = config.get("latent_channels") or getattr(model.config, "z_dim", None) or model.config.latent_channels
         frames = (1,) if any(isinstance(module, nn.Conv3d) for module in model.modules()) else ()
         with Alive() as alive, torch.no_grad():
             alive.add_all((*model.parameters(), *model.buffers()), "VAE")
             found = []
-            for run, channels, of in ((model.encode, 3, side), (model.decode, latent, side // 8)):
-                given = torch.zeros(1, channels, *frames, of, of)
+            given = torch.zeros(1, 3, *frames, side, side)
+            for run in (model.encode, model.decode):
                 alive.again()
                 before = alive.now
-                run(given)
+                out = run(given)
                 found.append(alive.peak - before)
+                given = out.latent_dist.mean.clone() if run == model.encode else given
+                del out
     return found[0], found[1]
 
 
 def _one(model: Any, args: Any, named: Any, alive: Alive, watch: Watch, optimize: Any) -> None:
     alive.again()
     watch.begin()
-    out = model(*args, **named, return_dict=False)[0]
+    out = model(*args, **named)
+    out = out[0] if isinstance(out, tuple) else out
     out = torch.stack([one.float() for one in out]) if isinstance(out, list) else out.float()
     loss = nn.functional.mse_loss(out, torch.zeros_like(out))
     del out

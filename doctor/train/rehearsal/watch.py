@@ -19,15 +19,18 @@ GRADIENTS = "gradients"
 class Held:
     """Bytes: of what is there before the step (`static`), at the `peak`, and by what it is there (`at_peak`).
 
-    `after` has for each list of blocks what was alive after each block in forward; `forward` and `backward` all that
-    was alive while the last block of a list ran and while the gradient went back through it, `gradients` what was
-    held for gradients when that began. `drawing` is all that was alive in a forward without gradients.
+    `before` has all that was alive until the first block ran, `after` for each list of blocks what was alive after
+    each block in forward; `forward` and `backward` all that was alive while the last block of a list ran and while
+    the gradient went back through it, `gradients` what was held for gradients when that began. `drawing` is all that
+    was alive in a forward without gradients, `whole` in the step of a model without lists of blocks.
     """
 
     static: int = 0
     peak: int = 0
     at_peak: dict[str, int] = field(default_factory=dict)
     drawing: list[int] = field(default_factory=list)
+    whole: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
     after: dict[str, list[int]] = field(default_factory=dict)
     forward: dict[str, list[int]] = field(default_factory=dict)
     backward: dict[str, list[int]] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class Watch:
     def _enters(self, name: str, is_last: bool, block: Any, args: Any) -> None:
         self.alive.label = f"{name}, computed again" if self.is_back else name
         if torch.is_grad_enabled() and not self.is_back:
+            self.held.before = self.held.before or self.alive.trail
             self.alive.trail = [self.alive.now]
             if is_last:
                 self.held.forward[name] = self.alive.trail

@@ -118,6 +118,7 @@ _OF_DATASET = {
     "caption_dropout": Setting("caption_dropout_rate", Written.number),
     "repeats": Setting("num_repeats", Written.whole, 1),
     "is_regularisation": Setting("is_reg", Written.flag),
+    "frames": Setting("num_frames", Written.whole, 1),
     "mask_folder": Setting("mask_path"),
     "mask_min_value": Setting("mask_min_value", Written.number),
     "trigger_word": Setting("trigger_word"),

@@ -42,6 +42,7 @@ def samples_of(w: Written) -> tuple[SamplePrompt, ...]:
                 guidance=either.number("guidance_scale", default=7.0),
                 negative=either.text("neg"),
                 control=one.maybe("ctrl_img"),
+                frames=either.whole("num_frames", default=1),
             )
         )
     return tuple(map(_with_flags, made))

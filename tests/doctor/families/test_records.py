@@ -16,7 +16,7 @@ from zdoctor.doctor.families.flux.record import FLUX
 from zdoctor.doctor.families.part_files import class_in, part_files
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.record.mined import mined_classes
-from zdoctor.doctor.families.record.steps import mined_tables, vae_bytes
+from zdoctor.doctor.families.record.steps import WHOLE, mined_tables, vae_bytes
 from zdoctor.doctor.families.tensors import block_linears, needed_tensors, parameters, published_size
 from zdoctor.doctor.families.zimage.record import ZIMAGE
 from zdoctor.doctor.model import Run
@@ -107,16 +107,18 @@ def tables_of(family: Family) -> Sequence[Mapping[str, Any]]:
     return mined_tables(family.class_name)
 
 
-@pytest.mark.parametrize("family", [f for f in families() if f.memory], ids=named)
+@pytest.mark.parametrize("family", [f for f in families() if f.memory and tables_of(f)], ids=named)
 def test_a_family_whose_memory_is_predicted_has_mined_steps(family: Family) -> None:
     memory = family.memory
     assert memory is not None and family.transformer is not None and tables_of(family)
     shapes = family.transformer.tensors(memory.config(""))
     for table in tables_of(family):
         for of_way in table["ways"].values():
-            assert set(of_way["one"]["lists"]) == set(of_way["several"]["lists"]) == set(family.blocks)
-    assert {name.split(".", 1)[0] for name in shapes} >= set(family.blocks)
-    assert vae_bytes(family.published["vae"][0]) is not None
+            assert set(of_way["one"]["lists"]) == set(of_way["several"]["lists"]) == set(family.blocks or (WHOLE,))
+    assert {name.split(".", 1)[0] for name in shapes} >= {*family.blocks, *memory.lora}
+    assert all(needed_tensors(*known) for known in family.published.values())
+    assert "vae" not in family.published or vae_bytes(memory.vae or family.published["vae"][0]) is not None
+    assert bool(family.blocks) != memory.whole
 
 
 @pytest.mark.parametrize("family", TRAINED, ids=named)

@@ -155,7 +155,7 @@ def test_only_bytes_that_have_to_be_downloaded(file: HubFile, size: int) -> None
     [
         {"kind": "finetune"},
         {"network_type": "lokr"},
-        {"architecture": "flux2"},
+        {"architecture": "zimage_l2p"},
         {"settings": {"network/network_kwargs": Value({"only_if_contains": ["layers"]}, Where("c"), 0, 0)}},
         {"save_dtype": "odd", "optimizer": "sgd"},
     ],

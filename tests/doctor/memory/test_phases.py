@@ -193,7 +193,7 @@ def test_a_lokr_has_the_weights_of_its_two_matrices() -> None:
     [
         ({"kind": "finetune"}, "LoRA"),
         ({"network_type": "lorm"}, "LoRA"),
-        ({"architecture": "flex2"}, "Flex.2"),
+        ({"architecture": "nucleus_image"}, "Nucleus-Image"),
         ({"dtype": "bf17"}, "bf17"),
         ({"quantization": "convrot4"}, "convrot4"),
     ],
