@@ -20,6 +20,7 @@ from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
+from zdoctor.doctor.families.models.wan import WAN22_5B
 from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
 
 
@@ -109,7 +110,7 @@ CLASSES = (
     Source("AutoencoderKLFlux2", "diffusers"),
     Source("AutoencoderKLQwenImage", "diffusers"),
     Source("AutoencoderKLQwenImage21", "diffusers"),
-    Source("AutoencoderKLWan", "diffusers"),
+    Source("AutoencoderKLWan", "diffusers", ({}, WAN22_5B.published["vae"][1])),
     Source(
         "Qwen2_5_VLForConditionalGeneration",
         "transformers",
