@@ -33,7 +33,7 @@ class Question:
     text: int
     rank: int
     way: str
-    quantized: bool
+    quantized: Sequence[str]
     checkpointing: bool
 
     def as_json(self) -> str:
@@ -73,7 +73,7 @@ def asked_of(case: Case) -> Question:
         text=text,
         rank=recipe.network.rank,
         way=case.way,
-        quantized=recipe.precision.quantization is not None and bool(family.quantized_blocks),
+        quantized=family.quantized_blocks if recipe.precision.quantization is not None else (),
         checkpointing=recipe.offload.gradient_checkpointing,
     )
 

@@ -44,8 +44,8 @@ class Step:
     """What is rehearsed: a transformer of `class_name` and `config`, its blocks' lists in the order they run.
 
     A LoRA covers the Linears of the lists `trained`; of a model without lists ("" for all of it) its convolutions of
-    one pixel, too. `way` is one of WAYS. `quantized`: the Linears of the blocks have 8 bits. `own` is for a class of
-    a trainer.
+    one pixel, too. `way` is one of WAYS. The Linears of the lists `quantized` have 8 bits. `own` is for a class of a
+    trainer.
     """
 
     class_name: str
@@ -55,7 +55,7 @@ class Step:
     batch: Batch
     network: Network
     way: str = "bfloat16"
-    quantized: bool = False
+    quantized: Sequence[str] = ()
     checkpointing: bool = True
     own: Own | None = None
 
@@ -132,11 +132,11 @@ def built(step: Step) -> Any:
     build = step.own.build if step.own else partial(_of_diffusers, step.class_name)
     model = build(step.config).eval().requires_grad_(False)
     torch.set_default_dtype(torch.float32)
-    linears = {
-        name: module for name, module in model.named_modules() if _is_linear(module) and _is_in(name, step.blocks)
-    }
-    if step.quantized or step.way == "float16":
-        for name, module in linears.items():
+    every = {name: module for name, module in model.named_modules() if _is_linear(module)}
+    linears = {name: module for name, module in every.items() if _is_in(name, step.blocks)}
+    quantized = step.blocks if step.way == "float16" else step.quantized
+    for name, module in every.items():
+        if _is_in(name, quantized):
             rows, columns = module.weight.shape
             codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
             bias = None if module.bias is None else module.bias.data

@@ -77,7 +77,7 @@ def test_json_says_what_the_picture_says(config: str, machine: str, capsys: pyte
 
 def test_what_is_not_known_is_said(tmp_path: Path, machine: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.yaml"
-    file.write_text(CONFIG.replace("arch: qwen_image", "arch: hidream"))
+    file.write_text(CONFIG.replace("arch: qwen_image", "arch: nucleus_image"))
     assert main(["memory", str(file), "--machine", machine]) == 3
     assert "not known: " in capsys.readouterr().out
 

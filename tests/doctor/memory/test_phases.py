@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.families import families, family_of
+from zdoctor.doctor.families.record.steps import mined_tables
 from zdoctor.doctor.memory import GIB, buckets, predict
 from zdoctor.doctor.model import (
     DatasetFolder,
     Gpu,
     Image,
     Memory,
+    ModelFolder,
     Run,
     SamplePrompt,
     Unknown,
@@ -20,11 +23,12 @@ from zdoctor.doctor.model import (
     Where,
 )
 from zdoctor.doctor.model.buckets import Buckets
+from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import healthy, probed, run_of
 
-from .runs import A6000, SYSTEM, T4, flux, predicted, zimage
+from .runs import A6000, ROOMY_T4, SYSTEM, T4, flux, predicted, zimage
 
 # GiB at the peak of a step, traced on the full FLUX.1-dev without quantization: (resolution, checkpointing, batch
 # size, with control images).
@@ -228,3 +232,42 @@ def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
 
 
 # The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
+
+
+def absent(architecture: str, **changes: Any) -> Memory | Unknown:
+    """What is predicted on a roomy card of a published model that is not on this machine."""
+    name = list(family_of(architecture).repos.values())[-1]
+    run = changed(run_of(name, architecture), **{"rank": 16, "cache_text_embeddings": True, **changes})
+    return predict(run, ModelFolder(name, "absent", name, {}), (), SYSTEM, (ROOMY_T4,))
+
+
+@pytest.mark.parametrize(
+    "architecture", [f.name for f in families() if f.memory and f.memory.word == "" and mined_tables(f.class_name)]
+)
+def test_a_published_model_is_judged_before_it_is_fetched(architecture: str) -> None:
+    told = absent(architecture)
+    if architecture == "ernie_image":  # of which no config of a text encoder is known here
+        assert isinstance(told, Unknown) and "text encoder" in told.reason
+        return
+    assert isinstance(told, Memory) and told.as_published
+    step = next(phase for phase in told.phases if phase.name == STEP)
+    assert all(step.items[name] > 1 << 20 for name in ("transformer", "LoRA weights", "optimizer", "activations"))
+    wider = absent(architecture, rank=32)
+    assert isinstance(wider, Memory) and wider.peak.total >= told.peak.total
+
+
+def test_a_text_encoder_counts_as_the_card_holds_it() -> None:
+    """Klein's is quantized on the processor, FLUX.2's on the card; with layer_offloading its layers wait, too."""
+    quantized = {"text_encoder_quantization": "qfloat8", "quantization": "qfloat8"}
+
+    def loading(architecture: str, **changes: Any) -> int:
+        told = absent(architecture, **{**quantized, **changes})
+        assert isinstance(told, Memory)
+        return next(phase.items for phase in told.phases if "loading" in phase.name)["text encoder before quantizing"]
+
+    whole = loading("flux2_klein_9b", text_encoder_quantization=None)
+    assert 0.5 * whole < loading("flux2_klein_9b") < 0.53 * whole
+    assert loading("flux2") == loading("flux2", text_encoder_quantization=None) > 40 * GIB
+    assert loading("flux2_klein_9b", **{"offload.share": 1.0}) == 0
+    # of HiDream's four only the largest is there before it is quantized
+    assert loading("hidream") < 0.9 * loading("hidream", text_encoder_quantization=None)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed
-from zdoctor.doctor.memory.phases import phases_of
+from zdoctor.doctor.memory.phases import host_phases_of, phases_of
 from zdoctor.doctor.memory.rehearsal import Question, question_of, with_rehearsed
 from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Phase, Unknown
 from zdoctor.doctor.model.memory import STEP, Rehearsed
@@ -29,17 +30,23 @@ SMALL: dict[str, dict[str, Any]] = {
     "flux": {"num_layers": 2, "num_single_layers": 2, "guidance_embeds": True},
     "qwen_image": {"num_layers": 4},
     "qwen_image_edit_plus": {"num_layers": 4},
+    "lumina2": {"cap_feat_dim": 2304, "num_layers": 4},
+    "wan21": {"num_layers": 4},
+    "wan22_14b": {"num_layers": 4},
+    "krea2": {**KREA2, "layers": 4},
 }
 
 
-def placed_run(architecture: str, resolution: int, card: Gpu = CARD, controls: int = 0, **changes: Any) -> Placed:
+def placed_run(
+    architecture: str, resolution: int, card: Gpu = CARD, controls: int = 0, frames: int = 1, **changes: Any
+) -> Placed:
     """ai-toolkit's run of a small model of this architecture, with latents and captions cached."""
     config, name = SMALL[architecture], family_of(architecture).class_name
     part = Component("transformer", "/m/t", name, config, (), needed=needed_tensors(name, config))
     run = run_of("/m", architecture)
     folders = ("/c",) * controls
     datasets = tuple(
-        replace(d, resolutions=(resolution,), cache_latents=True, control_folders=folders)
+        replace(d, resolutions=(resolution,), cache_latents=True, control_folders=folders, frames=frames)
         for d in run.recipe.datasets
     )
     run = changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
@@ -70,6 +77,8 @@ def step_of(on: Placed) -> Phase:
         ("qwen_image", 1024, {"quantization": "qfloat8"}),
         ("qwen_image", 512, {"batch_size": 2, "gradient_checkpointing": False}),
         ("qwen_image_edit_plus", 768, {"controls": 2}),
+        ("lumina2", 1024, {"gradient_checkpointing": False}),
+        ("wan21", 512, {"frames": 17, "quantization": "qfloat8"}),
     ],
 )
 def test_a_step_is_predicted_within_two_percent(architecture: str, resolution: int, changes: dict[str, Any]) -> None:
@@ -88,6 +97,36 @@ def test_control_images_are_as_large_as_the_trainer_makes_them() -> None:
     )
     assert (own, alike) == (1024 + 2 * 4096, 3 * 1024)
     assert placed_run("qwen_image", 512, controls=2).case.tokens[0] == 1024
+
+
+def test_a_film_has_the_tokens_of_its_latents() -> None:
+    """Wan's VAE makes one of four pictures, but for the first."""
+    told = {frames: placed_run("wan21", 512, frames=frames).case.tokens[0] for frames in (1, 4, 5, 81)}
+    assert told == {1: 1024, 4: 1024, 5: 2 * 1024, 81: 21 * 1024}
+    assert placed_run("lumina2", 512, frames=81).case.tokens[0] == 1024  # of pictures alone
+
+
+def test_krea_2_fills_up_picture_and_prompt_together() -> None:
+    image, text = placed_run("krea2", 768).case.tokens
+    assert image == 48 * 48 and (image + text) % 256 == 0 and 256 <= text < 512
+
+
+@pytest.mark.parametrize("low_vram", [False, True])
+def test_of_two_experts_one_waits_with_low_vram(low_vram: bool) -> None:
+    """Both have a LoRA and its optimizer; a step goes through one."""
+    changes: dict[str, Any] = {"offload.low_vram": low_vram}
+    one, two = (placed_run(name, 512, **changes) for name in ("wan21", "wan22_14b"))
+    held, of_two = step_of(one).items, step_of(two).items
+    assert of_two["transformer"] == (1 if low_vram else 2) * held["transformer"]
+    assert of_two["optimizer"] == 2 * held["optimizer"] and of_two["activations"] == held["activations"]
+    waiting = max(host_phases_of(two.case).values()) - max(host_phases_of(one.case).values())
+    assert waiting == (held["transformer"] if low_vram else 0)
+
+
+def test_a_class_of_the_trainers_own_is_predicted_and_not_rehearsed() -> None:
+    on = placed_run("krea2", 512)
+    told = question_of(on.case)
+    assert isinstance(told, Unknown) and "the trainer's own" in told.reason and step_of(on).items["activations"] > 0
 
 
 def test_a_class_that_is_not_installed_is_an_answer() -> None:
