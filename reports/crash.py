@@ -33,8 +33,15 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
         count = f"{told.others} tracebacks stand" if told.others > 1 else "One traceback stands"
         yield Wrapped(f"The log shows no failure that ended the run. {count} in it, and the run went on.", "")
         return
+    if failure is None and told.worked:
+        yield [("", "The log shows no failure: no traceback, no error, and no process that was killed.")]
+        return
     if failure is None:
-        yield [("", "The log shows no failure: no traceback, and no process that was killed.")]
+        yield Wrapped(
+            "The log shows no failure, and neither a step nor a good end. What became of the run is not known.", ""
+        )
+        yield []
+        yield from _pasted(told)
         return
     yield from _failure(failure, told.site)
     yield []
@@ -71,6 +78,10 @@ def _unknown(told: Explanation) -> Iterator[Line]:
         style="magenta",
     )
     yield []
+    yield from _pasted(told)
+
+
+def _pasted(told: Explanation) -> Iterator[Line]:
     if told.versions:
         yield Wrapped(", ".join(f"{name} {version}" for name, version in told.versions.items()), "versions: ")
     yield [("dim", "```")]

@@ -56,6 +56,7 @@ class ExplanationDocument(Head, _Avoid):
 
     schema: Literal["zdoctor.explanation/1"]
     failed: bool
+    worked: bool
     known: bool
     failure: ShownFailure | None
     while_loading: str | None
@@ -90,6 +91,7 @@ def as_data(
         "schema": "zdoctor.explanation/1",
         **head(version, exit_code),
         "failed": failure is not None,
+        "worked": told.worked,
         "known": known is not None or bool(told.rules),
         "failure": None if failure is None else _failure(failure),
         "while_loading": told.site or None,

@@ -102,8 +102,7 @@ def _log(options: argparse.Namespace) -> int:
             f"{options.what} is a config, not a log.", f"zdoctor check {quoted(options.what, shell_here())}"
         )
     seen = _beside(read(options.diff), log) if options.diff is not None else None
-    unexplained = told.failure is not None and told.known is None and not told.rules
-    code = INCOMPLETE if unexplained else 0
+    code = 0 if told.explained else INCOMPLETE
     if options.format == "json":
         data = crash_json.as_data(told, rules, options.config, seen, exit_code=code, version=__version__)
         console.emit(dumps(nameless(plain(data))))

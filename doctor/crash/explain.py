@@ -44,6 +44,7 @@ _DONE = re.compile(
     r"model saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
     r"|[Tt]raining (?:is )?(?:complete|finished|done)"
 )
+_WARNED = re.compile(r"\bWARN(?:ING)?\b|Warning: |\bwarnings?\.warn|\b[Ff]alling back\b|\b(?:skipp|retrying|ignor)")
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
@@ -57,6 +58,9 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     lines = clean(text)
     found = failures(lines)
     ended = [failure for failure in found if not _survived(failure, found, lines)]
+    if found and not ended:  # what was survived hides no words that come after it
+        later = failures(lines.after(found[-1].at))
+        ended = [failure for failure in later if not _survived(failure, later, lines)]
     failure = _decisive(ended) if ended else None
     known = _known(failure) if failure is not None else None
     signed = tuple(signatures)
@@ -69,7 +73,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     elif known is not None and known.vague:
         known = _before(lines, failure) or known
     if failure is None:
-        return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None))
+        worked = bool(found) or _went_on(lines, 1)
+        return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None), worked)
     if rules and known in table.general():
         known = None
     if known is not None and known.rule:
@@ -114,12 +119,17 @@ def _phrases(
 ) -> Iterator[tuple[Failure, Known]]:
     """What is known by its words alone, where the run did not go on after them, nor survived the failure they are of.
 
-    Where the log has a failure, the words of a launcher say no more than that.
+    Where the log has a failure, the words of a launcher say no more than that; where it has one that speaks for itself,
+    what was warned of, or stands far above, is of something else.
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
+    speaks = found and failure is not None and not (_ends(failure) or _messenger(failure))
+    first = failure.begin - _ABOVE if speaks and failure is not None else 0
     for said, known in phrases(lines.last(_LATE), told):
+        if (found and known.messenger) or (speaks and (said.at < first or _WARNED.search(said.message))):
+            continue
         over = any(other.begin <= said.at <= other.at for other in survived) or _went_on(lines.between(said.at), 1)
-        if not (found and known.messenger) and not over:
+        if not over:
             yield said, known
 
 

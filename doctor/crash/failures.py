@@ -79,11 +79,30 @@ LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "
 # An exception without its traceback: alone in its line, or in the words of a program that tells of it.
 _NAMED = re.compile(rf"(?P<lead>.*?[\]:>|() -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
 _BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
-# The last words of pip, npm, git and of loggers.
+# The last words of pip, npm, git and of loggers: the level where a logger writes it, or an error at the line's beginning.
 _LAST_WORDS = re.compile(
-    r"[^a-z]{0,60}?(?:\[?\b(?:ERROR|CRITICAL|FATAL)(?:\]|:| {2})|npm (?:ERR!|error)|(?:error|Error|fatal):)"
-    r" *(?P<message>\S.*)$"
+    r"(?:[^\"'`=]{0,120}?(?<![^\s\[|:(,<-])(?:ERROR|CRITICAL|FATAL)(?= *[]|:)>]| - | {2})[]|:)>\s-]*"
+    r"|(?:.{0,200}?[{\s,])?\"?level\"?[:=] ?\"?(?:error|critical|fatal)\b[\",\s]*"
+    r"|E\d{4} \d\d:\d\d:\d\d\S* +\d+ \S+\] *"
+    r"|[^a-z]{0,60}?(?:npm error|(?:error|Error|[Ff]atal(?: error)?):|Error (?=no |in |at )) *)"
+    r"(?P<message>\S.*)$"
 )
+_ERROR_WORDS = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error", "level", "api.py:")
+# How programs say in a sentence that they stop.
+_GAVE_UP = re.compile(
+    r"[^A-Za-z]{0,60}(?:\[[^\]]{0,40}\]\W*)*(?P<message>"
+    r"(?:(?:[A-Z][a-z]+ )?(?:an )?(?:[Ee]rror|[Ee]xception) (?:occurred|while|during|in|running|loading)\b"
+    r"|(?:Caught|Unhandled|Uncaught) (?:error|exception)|[A-Z]\w+(?:Error|Exception) (?:occurred|raised)"
+    r"|[Ff]ailed to\b|Unable to\b|Could ?n(?:ot|'t)\b|Cannot\b"
+    r"|[Tt]raining (?:has |was )?(?:failed|crashed|aborted|stopped unexpectedly)"
+    r"|[Tt]erminated by signal|Terminated\b|Hangup\b|[Ss]egfault\b|\(?core dumped|(?:torch\.)?cuda\.OutOfMemory\b"
+    r"|panic: |thread '[^']*' panicked|make: \*\*\*|slurmstepd: |\[?FAILED\b|- [1-9]\d* failures?$"
+    rf"|.{{0,80}}?{_CODE}-?[1-9]\d{{0,4}}(?![\d%]|\.\d)"
+    r").*)$"
+    r"|.{0,60}?(?:错误|錯誤|失败|失敗|Ошибка|エラー|오류) *[::] *(?P<told>\S.*)$"
+    r"|\W*[\u274c\u2717\u2718\u26d4] *(?P<marked>\S.*)$"
+)
+_LATEST = 30
 
 
 def failures(lines: Lines) -> tuple[Failure, ...]:
@@ -96,7 +115,7 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
-        found += [failure for process in processes for failure in _last_words(process)]
+        found += [failure for process in processes for failure in _last_words(process)] or _last_words(lines)
     return tuple(sorted(found, key=lambda failure: failure.at))
 
 
@@ -115,14 +134,20 @@ def _alone(lines: Lines) -> Iterator[Failure]:
 
 def _last_words(lines: Lines) -> Iterator[Failure]:
     """What programs say of their own end, in words that tell no exception."""
-    words = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error")
-    places = [at for at in lines.holding(*words) if _LAST_WORDS.match(lines[at])]
-    for at in places[-1:]:
-        begin = at
-        while begin - 1 in places:
+    told = {at: found for at in lines.holding(*_ERROR_WORDS) if (found := _LAST_WORDS.match(lines[at])) is not None}
+    told = told or {at: found for at in _latest(lines) if (found := _GAVE_UP.match(lines[at])) is not None}
+    if told:
+        begin = end = max(told)
+        while begin - 1 in told:
             begin -= 1
-        said = [found["message"] for line in lines[begin : at + 1] if (found := _LAST_WORDS.match(line)) is not None]
-        yield Failure(REPORTED, "\n".join(said), (), lines.numbers[at], begin=lines.numbers[begin])
+        said = "\n".join(next(filter(None, told[at].groups())) for at in range(begin, end + 1))
+        yield Failure(REPORTED, message(lines, end, said)[0], (), lines.numbers[end], begin=lines.numbers[begin])
+
+
+def _latest(lines: Lines) -> list[int]:
+    """The last lines that say something and say it as no warning."""
+    said = [at for at in range(max(0, len(lines) - 10 * _LATEST), len(lines)) if lines[at].strip()]
+    return [at for at in said[-_LATEST:] if not _BENIGN.search(lines[at])]
 
 
 def _said(lines: Lines, at: int, name: str, words: str) -> Failure:

@@ -58,6 +58,10 @@ class Lines(list[str]):
         end = len(self) if last is None else bisect_left(self.numbers, last)
         return self[bisect_right(self.numbers, first) : end]
 
+    def after(self, number: int) -> Lines:
+        place = bisect_right(self.numbers, number)
+        return Lines(self[place:], self.numbers[place:])
+
     def last(self, count: int) -> Lines:
         return Lines(self[-count:], self.numbers[-count:])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .lines import IS_BAR, NAME
+from .lines import IS_BAR, NAME, Lines
 from .reading import START
 from .streams import FRAME
 
@@ -17,6 +17,7 @@ CHAINED = (
 CUT_OFF = "CutOff"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct")
 MOST_LINES = 40
+MOST_BARS = 3
 ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[a-z_]\w*\.)+\w+(?=:))(?:: ?(?P<message>.*)|)$")
 CERTAIN = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*)|)$")
 # A line that some logger or launcher wrote, which is not the exception's any more.
@@ -39,7 +40,7 @@ def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
         text = lines[place].strip()
         if text.startswith(_CHAINED) or START in text or PROMPT.match(text):
             return "\n".join(kept), end
-        if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text):
+        if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text) or _went_on(lines, place):
             break
         if text:
             kept.append(text)
@@ -50,3 +51,8 @@ def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
         if at + MOST_LINES >= len(lines):
             return "\n".join(kept), end
     return ("\n".join(kept[:paragraph]), at + paragraph) if paragraph else ("\n".join(kept), end)
+
+
+def _went_on(lines: Sequence[str], place: int) -> bool:
+    """Whether so many bars were left out before it that the run went on."""
+    return isinstance(lines, Lines) and lines.numbers[place] - lines.numbers[place - 1] > MOST_BARS

@@ -166,8 +166,9 @@ def _told(text: str) -> tuple[str, str]:
 @dataclass(frozen=True)
 class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
-    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one. `versions`
-    are those that the log tells of; `excerpt` is the failure as it shows it, with nothing of its user.
+    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked` tells
+    that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the failure as it
+    shows it, with nothing of its user.
     """
 
     failure: Failure | None
@@ -177,6 +178,12 @@ class Explanation:
     others: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     excerpt: str = ""
+    worked: bool = False
+
+    @property
+    def explained(self) -> bool:
+        """Whether the log tells what became of the run: a cause, a rule that knows it, or that it worked."""
+        return self.known is not None or bool(self.rules) or (self.failure is None and self.worked)
 
     @property
     def cause(self) -> str:

@@ -70,9 +70,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert data["schema"] == "zdoctor.explanation/1" and data["failed"] and not data["known"]
     assert data["failure"]["frame"]["line"] == 3 and data["versions"]["python"] == "3.11"
     assert "jane" not in out and "hf_abc" not in out
-    log.write_text("step 1\n", encoding="utf-8")
+    log.write_text("step 1\nmodel saved.\n", encoding="utf-8")
     assert main(["explain", str(log), "--format", "json"]) == 0
-    assert not valid(capsys.readouterr().out)["failed"]
+    data = valid(capsys.readouterr().out)
+    assert data["worked"] and not data["failed"]
 
 
 def test_a_rule_alone_tells_cause_and_cure_and_the_config_is_asked(
