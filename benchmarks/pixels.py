@@ -31,12 +31,14 @@ import torch
 from corpus_oracle import StandIn, imported
 from diffusers import AutoencoderKL
 from PIL import Image
+from words import compare_ids
 
 from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.files import fingerprints
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.model.recipe import Recipe
+from zdoctor.doctor.train.components.vae import Vae
 from zdoctor.doctor.train.dataset.training_items import (
     TrainingItem,
     epoch_batches,
@@ -50,6 +52,7 @@ from zdoctor.tests.doctor.train.patient import written
 
 RESOLUTIONS = (256, 512, 768, 1000, 1024)
 Counts = Counter[str]
+Pairs = list[tuple[str, str]]  # captions, by the trainer and by the runner
 
 
 def told(counts: Counts) -> str:
@@ -104,28 +107,31 @@ def captions_in(folder: Path, files: list[Path], extension: str) -> list[str]:
     """Captions with commas, blanks, line ends, other scripts and places for the trigger word, one for each file."""
     draw = random.Random(5)
     words = ["a cat", " red", "[trigger]", "zcat", "", "Würfel", "猫", "1girl", "  long hair ", "photo of [name]"]
+    words += ["<|im_end|>", "</s>", "<|endoftext|>", "e\u0301", "\tsoft  light", "🎨", "\u00a0IT'S", "x" * 90]
     texts = []
     for file in files:
-        text = ",".join(draw.choice(words) for _ in range(draw.randint(0, 6)))
+        count = 700 if draw.random() < 0.02 else draw.randint(0, 6)  # more than any text encoder takes
+        text = ",".join(draw.choice(words) for _ in range(count))
         text += draw.choice(["", "\n", "\r\n", " ", "\n\nsecond line, here", "\r"])
         file.with_suffix(extension).write_bytes(text.encode())
         texts.append(text)
     return texts
 
 
-def tiny_vae() -> AutoencoderKL:
+def tiny_vae() -> Vae:
     """A VAE of random weights, eight times smaller latents."""
     torch.manual_seed(0)
-    return AutoencoderKL(
+    model = AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * 4,
         up_block_types=("UpDecoderBlock2D",) * 4,
         block_out_channels=(8, 8, 16, 16),
         norm_num_groups=4,
         latent_channels=4,
-    ).eval()
+    )
+    return Vae(model.eval(), 8)
 
 
-def compare_pixels(counts: Counts, vae: AutoencoderKL, item: TrainingItem, theirs: torch.Tensor) -> None:
+def compare_pixels(counts: Counts, vae: Vae, item: TrainingItem, theirs: torch.Tensor) -> None:
     """Counts whether the tensor, channels x height x width from -1 to 1, is that of the item, and their latents."""
     flat = torch.frombuffer(bytearray(load_pixels(item).tobytes()), dtype=torch.uint8)
     ours = flat.reshape(item.height, item.width, 3).permute(2, 0, 1).float() / 255 * 2 - 1
@@ -136,7 +142,7 @@ def compare_pixels(counts: Counts, vae: AutoencoderKL, item: TrainingItem, their
     apart = (ours - theirs).abs().max().item()
     counts["pictures whose pixels are equal"] += apart < 1e-6
     with torch.no_grad():
-        latent = vae.encode(theirs[None].float()).latent_dist.mean[0] * vae.config.scaling_factor
+        latent = vae.model.encode(theirs[None].float()).latent_dist.mean[0] * vae.model.config.scaling_factor
     same = encode_image(vae, item, 0, middle=True)
     counts["pictures whose latents are within 1e-4"] += ((latent - same).norm() / latent.norm()).item() < 1e-4
     if apart >= 1e-6:
@@ -182,7 +188,9 @@ def ai_toolkit(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         captions_in(folder, numbered(folder, captions), ".cap")
-        yield "captions", _their_captions(folder, replace(plain, caption_extension=".cap"), theirs)
+        pairs: Pairs = []
+        yield "captions", _their_captions(folder, replace(plain, caption_extension=".cap"), theirs, pairs)
+        yield "token ids", compare_ids("ai-toolkit", folder, pairs)
 
 
 def _their_sizes(folder: Path, count: int, plain: Dataset, theirs: Callable[..., Any]) -> Counts:
@@ -230,7 +238,7 @@ def _own_cut(item: TrainingItem) -> tuple[Any, ...]:
     return (str(item.picture.file), item.flip_x, item.flip_y, item.width, item.height, wide, high, *corner)
 
 
-def _their_captions(folder: Path, plain: Dataset, theirs: Callable[..., Any]) -> Counts:
+def _their_captions(folder: Path, plain: Dataset, theirs: Callable[..., Any], pairs: Pairs) -> Counts:
     counts, default = Counter[str](), "a thing, here"
     inject = imported("toolkit.prompt_utils").inject_trigger_into_prompt
     for trigger, is_cached, is_reg in itertools.product((None, "zcat", " zc "), (True, False), (True, False)):
@@ -246,6 +254,7 @@ def _their_captions(folder: Path, plain: Dataset, theirs: Callable[..., Any]) ->
             counts["captions"] += 1
             counts["captions that are equal"] += text == keyed[one.path].caption
             counts["dropped captions that are equal"] += dropped == keyed[one.path].dropped
+            pairs += [(text, keyed[one.path].caption), (dropped, keyed[one.path].dropped)]
     return counts
 
 
@@ -301,7 +310,7 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
                 compare_pixels(counts, vae, keyed[path], util.IMAGE_TRANSFORMS(cut))
         yield "pixels", counts
     with tempfile.TemporaryDirectory() as name:
-        folder, counts = Path(name), Counter[str]()
+        folder = Path(name)
         files = numbered(folder, captions)
         for file, text in zip(files, captions_in(folder, files, ".txt"), strict=True):
             if not text:
@@ -309,11 +318,16 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
         its = _numbered_folder(util, folder, 512, False)
         dataset = replace(_as_kohya(Buckets(512, 512), first_line=True), default_caption="a thing")
         keyed = {str(item.picture.file): item for item in ours(dataset, folder, {}, literal_captions=True)}
-        for one in its.image_data.values():
-            counts["captions"] += 1
-            text = its.process_caption(its.image_to_subset[one.image_key], one.caption)
-            counts["captions that are equal"] += text == keyed[one.absolute_path].caption
-        yield "captions", counts
+        pairs = [
+            (its.process_caption(its.image_to_subset[one.image_key], one.caption), keyed[one.absolute_path].caption)
+            for one in its.image_data.values()
+        ]
+        yield "captions", _compared(pairs)
+        yield "token ids", compare_ids("sd-scripts", folder, pairs)
+
+
+def _compared(pairs: Pairs) -> Counts:
+    return Counter({"captions": len(pairs), "captions that are equal": sum(one == other for one, other in pairs)})
 
 
 def _as_kohya(how: Buckets, **words: Any) -> Dataset:
@@ -394,21 +408,19 @@ def musubi(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Coun
                 compare_pixels(counts, vae, keyed[path], tensor)
         yield "pixels", counts
     with tempfile.TemporaryDirectory() as name:
-        folder, counts = Path(name), Counter[str]()
+        folder = Path(name)
         captions_in(folder, numbered(folder, captions), ".txt")
         source = sources.ImageDirectoryDatasource(str(folder), ".txt")
         keyed = {
             str(i.picture.file): i for i in ours(_as_kohya(Buckets(512, 512)), folder, {}, literal_captions=True)
         }
-        for place in range(len(source)):
-            path, text = source.get_caption(place)
-            counts["captions"] += 1
-            counts["captions that are equal"] += text == keyed[path].caption
-        yield "captions", counts
+        pairs = [(text, keyed[path].caption) for path, text in map(source.get_caption, range(len(source)))]
+        yield "captions", _compared(pairs)
+        yield "token ids", compare_ids("musubi-tuner", folder, pairs)
 
 
 def simpletuner(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, Counts]]:
-    """Its TrainingSample, with crops from the middle; captions are not compared."""
+    """Its TrainingSample, with crops from the middle, and its PromptHandler."""
     sample = imported("simpletuner.helpers.image_manipulation.training_sample")
     load = imported("simpletuner.helpers.image_manipulation.load").load_image
     tracker, vae, counts = sample.StateTracker, tiny_vae(), Counter[str]()
@@ -449,6 +461,17 @@ def simpletuner(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str,
                 tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 * 2 - 1
                 compare_pixels(counts, vae, keyed[file], tensor)
         yield "pixels", counts
+    handler = imported("simpletuner.helpers.prompts").PromptHandler
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        captions_in(folder, numbered(folder, captions), ".txt")
+        disk = SimpleNamespace(exists=lambda path: Path(path).exists(), read=lambda path: Path(path).read_bytes())
+        pairs: Pairs = []
+        for item in ours(_as_kohya(Buckets(512, 512)), folder, {}, literal_captions=True):
+            text = handler.prepare_instance_prompt_from_textfile(str(item.picture.file), True, False, disk)
+            pairs.append(("\n".join(handler._normalize_caption_payload(text)), item.caption))  # as it caches them
+        yield "captions", _compared(pairs)
+        yield "token ids", compare_ids("simpletuner", folder, pairs)
 
 
 TRAINERS = {"ai-toolkit": ai_toolkit, "sd-scripts": sd_scripts, "musubi-tuner": musubi, "simpletuner": simpletuner}
