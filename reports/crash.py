@@ -34,7 +34,7 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
         yield Wrapped(f"The log shows no failure that ended the run. {count} in it, and the run went on.", "")
         return
     if failure is None and told.worked:
-        yield [("", "The log shows no failure: no traceback, no error, and no process that was killed.")]
+        yield [("", "The log shows no failure: no traceback, and no process that was killed.")]
         return
     if failure is None:
         yield Wrapped(

@@ -119,8 +119,8 @@ def _phrases(
 ) -> Iterator[tuple[Failure, Known]]:
     """What is known by its words alone, where the run did not go on after them, nor survived the failure they are of.
 
-    Where the log has a failure, the words of a launcher say no more than that; where it has one that speaks for itself,
-    what was warned of, or stands far above, is of something else.
+    Where the log has a failure, the words of a launcher say no more than that; where it has one that speaks for
+    itself, what was warned of, or stands far above, is of something else.
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
     speaks = found and failure is not None and not (_ends(failure) or _messenger(failure))

@@ -79,7 +79,7 @@ LAUNCHERS = frozenset(("ChildFailedError", "CalledProcessError", "SystemExit", "
 # An exception without its traceback: alone in its line, or in the words of a program that tells of it.
 _NAMED = re.compile(rf"(?P<lead>.*?[\]:>|() -] ?|)(?P<type>{NAME})(?:: ?(?P<message>.*)|\(.*|)$")
 _BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
-# The last words of pip, npm, git and of loggers: the level where a logger writes it, or an error at the line's beginning.
+# The last words of pip, npm, git and of loggers: a level where a logger writes it, or an error at a line's beginning.
 _LAST_WORDS = re.compile(
     r"(?:[^\"'`=]{0,120}?(?<![^\s\[|:(,<-])(?:ERROR|CRITICAL|FATAL)(?= *[]|:)>]| - | {2})[]|:)>\s-]*"
     r"|(?:.{0,200}?[{\s,])?\"?level\"?[:=] ?\"?(?:error|critical|fatal)\b[\",\s]*"

@@ -166,9 +166,9 @@ def _told(text: str) -> tuple[str, str]:
 @dataclass(frozen=True)
 class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
-    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked` tells
-    that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the failure as it
-    shows it, with nothing of its user.
+    whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked`
+    tells that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the
+    failure as it shows it, with nothing of its user.
     """
 
     failure: Failure | None

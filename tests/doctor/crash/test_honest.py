@@ -1,4 +1,4 @@
-"""What is not known is said to be not known: words of an error are never "no failure", nor another failure's answer."""
+"""What is not known is said so: words of an error are never "no failure", nor get another failure's answer."""
 
 from __future__ import annotations
 
