@@ -25,6 +25,7 @@ from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
 from .runtime.allocator import empty_device_cache, keep_freed_memory, return_freed_memory
 from .runtime.gpu_failures import explain_gpu_failures
+from .runtime.train_error import TrainError
 from .sampling.preview_samples import PreviewSamples
 from .settings.explain import explain
 from .settings.names import DTYPES
@@ -38,6 +39,7 @@ from .weights.materialize import check_no_meta
 
 # Matrices up to this many columns gain nothing from threads; on a busy machine they lose most of their time waiting.
 SMALL = 512
+MOST_NAMED = 3
 
 
 def run_training(job: Job) -> TrainResult:
@@ -59,7 +61,7 @@ def run_training(job: Job) -> TrainResult:
     for note in explain(job.run):
         job.progress.note(note)
     how = job.recipe.network
-    covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
+    covered = _covered(job, base)
     start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
     job.progress.phase("Reading the dataset")
     examples = read_training_data(job, base.divisor, state)
@@ -85,6 +87,19 @@ def run_training(job: Job) -> TrainResult:
         result = _trained(job, place, trainer, preview, identity, examples.held, state is not None)
     job.progress.close()
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
+
+
+def _covered(job: Job, base: BaseModel) -> dict[str, tuple[int, int]]:
+    """(out, in) of the Linears that the config chooses, by name. Raises TrainError where it leaves none."""
+    how = job.recipe.network
+    every = lora_targets(base.model, refiners=how.refiners)
+    covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
+    if not covered:
+        first = ", ".join(list(every)[:MOST_NAMED])
+        raise TrainError(f"The config chooses no layer, so nothing would be trained. There are {first}, ….")
+    if len(covered) < len(every):
+        job.progress.note(f"{len(covered)} of the {len(every)} Linears are trained, the first {next(iter(covered))}.")
+    return covered
 
 
 def _earlier(job: Job, identity: dict[str, str]) -> tuple[TrainingState | None, bool]:

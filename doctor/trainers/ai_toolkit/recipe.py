@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
@@ -21,6 +22,8 @@ _LEGACY_ARCHITECTURES = {
     "xl": "sdxl",
     **{name: name for name in ("pixart", "pixart_sigma", "auraflow", "flux", "lumina2", "vega", "ssd")},
 }
+# The network_kwargs that choose among the layers by parts of their names, and what all names begin with there.
+CHOOSING, _ROOT = ("ignore_if_contains", "only_if_contains"), "transformer."
 NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
 
 
@@ -184,16 +187,43 @@ def _sources(w: Written, architecture: str | None) -> dict[str, str]:
 
 def _network(w: Written) -> dict[str, Any]:
     factor = w.raw("network/lokr_factor")
-    kwargs = w.raw("network/network_kwargs")
-    inside = kwargs.items() if isinstance(kwargs, dict) else ()
+    left_out, unread = _chosen_layers(w.raw("network/network_kwargs"))
     return {
         "rank": w.whole("network/rank", "network/linear", default=4),
         "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
-        # the empty list of ai-toolkit's interface chooses nothing
-        "network.narrowed": any(value or name != "ignore_if_contains" for name, value in inside if value is not None)
-        or (not isinstance(kwargs, dict) and bool(kwargs)),
+        "network.excluded": left_out,
+        "network.narrowed": unread,
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
+
+
+def _chosen_layers(kwargs: object) -> tuple[str, bool]:
+    """A pattern of the Linears that network_kwargs leave out, and whether they hold anything but such words.
+
+    A layer is called transformer.NAME there; words are looked for anywhere in it.
+    """
+    if not isinstance(kwargs, dict):
+        return "", bool(kwargs)
+    lists = {name: kwargs.get(name) for name in CHOOSING}
+    if any(not _are_words(words) for words in lists.values() if words is not None):
+        return "", True
+    without, only = lists.values()
+    patterns = [_inside(word) for word in without or ()]
+    if only is not None:
+        patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.')) for word in only) or '(?!)'}))")
+    return "|".join(patterns), any(value is not None for name, value in kwargs.items() if name not in CHOOSING)
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _inside(word: str) -> str:
+    """A pattern that finds in NAME what `word` would find in transformer.NAME."""
+    if word in _ROOT:
+        return "^"
+    rests = (word[count:] for count in range(1, len(word)) if _ROOT.endswith(word[:count]))
+    return "|".join([re.escape(word), *(f"^{re.escape(rest)}" for rest in rests)])
 
 
 def _precision(w: Written) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CLASS, NETWORK_TYPES
+from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"
@@ -116,7 +116,8 @@ def _network(run: Run, w: Written) -> Iterator[Reason]:
     if run.recipe.network.type == "lokr" and factor not in (None, run.recipe.network.lokr_factor):
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
     if run.recipe.network.narrowed:
-        yield "network/network_kwargs", "network_kwargs is not supported"
+        told = f"network_kwargs other than {' and '.join(CHOOSING)}, which are lists of words, are not supported"
+        yield "network/network_kwargs", told
     dropout = w.raw("network/dropout")
     if dropout and not isinstance(dropout, int | float):
         yield "network/dropout", f"The dropout {dropout!r} is not a number from 0 to below 1"

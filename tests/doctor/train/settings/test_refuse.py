@@ -31,7 +31,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("network type dora", {"network_type": "dora"}),
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
     ("which ignores captions", {"settings": written(train__unload_text_encoder=True)}),
-    ("network_kwargs is not", {"settings": written(network__network_kwargs={"only_if_contains": []})}),
+    ("network_kwargs other than", {"settings": written(network__network_kwargs={"full_if_contains": ["norm"]})}),
     ("old_lokr_format true is not", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),

@@ -1,0 +1,66 @@
+"""ignore_if_contains and only_if_contains choose the layers that ai-toolkit chooses, and never none of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from zdoctor.doctor.families.network import target_linears
+from zdoctor.doctor.train import TrainError
+from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, run_of
+
+from ..patient import Recorder, go, run_with
+
+WORDS: list[dict[str, Any]] = [
+    {},
+    {"ignore_if_contains": []},
+    {"ignore_if_contains": [], "only_if_contains": None},
+    {"ignore_if_contains": ["feed_forward", "layers.1."]},
+    {"only_if_contains": ["attention.to_q", "layers.2."]},
+    {"only_if_contains": ["transformer.layers.1.", "layers$$0$$"]},
+    {"only_if_contains": ["layers.*"]},
+    {"only_if_contains": ["er.layers.2"], "ignore_if_contains": ["adaLN"]},
+    {"only_if_contains": ["former"], "ignore_if_contains": ["r.layers.1"]},
+    {"only_if_contains": ["attention"], "ignore_if_contains": ["transformer."]},
+    {"only_if_contains": []},
+    {"only_if_contains": [""]},
+]
+
+
+def as_ai_toolkit(names: list[str], words: dict[str, Any]) -> list[str]:
+    """Its create_modules of a transformer: each layer's name begins with transformer, dots are $$ in a second one."""
+    without, only = words.get("ignore_if_contains") or [], words.get("only_if_contains")
+    chosen = []
+    for name in names:
+        clean = f"transformer.{name}"
+        both = clean, clean.replace(".", "$$")
+        asked = only is None or any(word in one for word in only for one in both)
+        if asked and not any(word in clean for word in without):
+            chosen.append(name)
+    return chosen
+
+
+@pytest.mark.parametrize("words", WORDS, ids=str)
+def test_words_choose_the_layers_that_ai_toolkit_chooses(words: dict[str, Any], tiny: Path) -> None:
+    run = run_of("ai-toolkit", AI_TOOLKIT | {"network": {"type": "lora", "linear": 4, "network_kwargs": words}})
+    assert run is not None
+    config = json.loads((tiny / "transformer/config.json").read_bytes())
+    every, chosen = (
+        target_linears("ZImageTransformer2DModel", config, left_out) for left_out in ("", run.recipe.network.excluded)
+    )
+    assert every and chosen is not None
+    assert list(chosen) == as_ai_toolkit(list(every), words)
+
+
+def test_only_what_is_chosen_is_trained(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    progress = Recorder()
+    run = run_with(steps=1, network={"excluded": "^(?!.*(?:attention))"})
+    result = go(run, tiny, circles, tmp_path / "some", progress=progress)
+    assert {key.split(".")[3] for key in load_file(result.lora)} == {"attention"}
+    assert any("Linears are trained" in note for note in progress.notes)
+    with pytest.raises(TrainError, match=r"chooses no layer, .* There are layers\.0\."):
+        go(run_with(network={"excluded": "^(?!.*(?:atention))"}), tiny, circles, tmp_path / "none")
