@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..doctor.model import Finding, found
-from ..doctor.model.environment import Environment, Installed, Unmet, Version, release
+from ..doctor.model.environment import Environment, Hidden, Installed, Unmet, Version, release
 from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 
@@ -46,7 +46,7 @@ def required_package_missing(installed: Installed, environment: Environment) -> 
                 one.requirement.where,
                 "{python} does not have {package}, which {file} imports.",
                 otherwise="The trainer ends at its start: No module named {package}.",
-                evidence=_evidence(one, environment),
+                evidence=_evidence(one, environment, installed.hidden),
                 package=one.requirement.name,
                 file=f"{one.imported.path}:{one.imported.line}",
             )
@@ -83,7 +83,7 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
             one.requirement.where,
             message,
             otherwise=_COMMIT if one.kind != "missing" else "What uses it ends with an ImportError.",
-            evidence=_evidence(one, environment),
+            evidence=_evidence(one, environment, installed.hidden),
             package=one.requirement.name,
             asked=one.requirement.text,
         )
@@ -135,7 +135,7 @@ def packages_that_conflict(installed: Installed, environment: Environment) -> It
             otherwise="The trainer ends at its start: {file} imports {by}, which refuses to be imported."
             if refused
             else "Importing {by} fails, or it does what nobody tried.",
-            evidence=_evidence(own.get(one.requirement.name, one), environment),
+            evidence=_evidence(own.get(one.requirement.name, one), environment, installed.hidden),
             severity="error" if refused else None,
             by=one.requirement.by,
             version=installed.metadata[one.requirement.by].version,
@@ -319,6 +319,31 @@ def environment_without_its_python(environment: Environment) -> Iterator[Finding
         )
 
 
+@rule("PKG019", "warning", "packages-from-outside")
+def packages_from_outside(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """Packages from outside of an environment are imported in place of its own, in other versions.
+
+    What: The folders that Python looks through before those of a virtual environment, of conda or of a portable
+    build: PYTHONPATH, and for conda what was installed for the user (pip install --user, ~/.local). Only what the
+    trainer leans on is compared. A virtual environment that lets the packages of its system in has its own first.
+    Why: pip and conda install into the environment, and what they install is not what is imported.
+    Repair: PYTHONPATH unset, or PYTHONNOUSERSITE set, in the shell that starts the trainer; the command is shown.
+    Upstream: https://docs.python.org/3/library/site.html, https://docs.python.org/3/using/cmdline.html
+    Signature: None; the version that is printed is another than pip list of the environment says.
+    """
+    if not environment.own:
+        raise NotApplicable
+    for folder in dict.fromkeys(one.folder for one in installed.hidden):
+        told = [f"{one.name} {one.by} (its own: {one.version})" for one in installed.hidden if one.folder == folder]
+        yield found(
+            None,
+            "{python} imports from {folder} before it looks among its own packages: {packages}{more}.",
+            otherwise="What is installed into the environment is not what runs; nobody tried the two together.",
+            evidence={"python": environment.python, "folder": folder, "packages": ", ".join(told[:MOST])},
+            more=f" and {len(told) - MOST} more" if len(told) > MOST else "",
+        )
+
+
 def _is_wrapper(environment: Environment) -> bool:
     """Whether the package pynvml leaves the module of that name to nvidia-ml-py."""
     return release(environment.versions.get("pynvml", "")) >= (12,)
@@ -333,13 +358,14 @@ def _is_torch_of_torchvision(one: Unmet) -> bool:
     return (one.requirement.by, one.requirement.name) == ("torchvision", "torch") and one.kind == "version"
 
 
-def _evidence(one: Unmet, environment: Environment) -> dict[str, object]:
+def _evidence(one: Unmet, environment: Environment, hidden: Iterable[Hidden] = ()) -> dict[str, object]:
+    """What is seen, and what would cure it; to install something is no cure where it is `hidden`."""
     asked = one.requirement
     wanted = f"git+{asked.url}@{asked.commit}" if asked.commit else f"{asked.name}{asked.versions}".replace("_", "-")
-    return {
+    seen: dict[str, object] = {
         "python": environment.python,
         "requirement": asked.text,
-        "wanted": wanted,
         "installed": one.installed,
         "root": environment.root,
     }
+    return seen if asked.name in {other.name for other in hidden} else {**seen, "wanted": wanted}

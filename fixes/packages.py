@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..doctor.model import Finding, Fix, InstallPackages
+from ..doctor.model import Finding, Fix, InstallPackages, System
+from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 
 
@@ -68,6 +69,16 @@ def install_it_once_more(finding: Finding) -> Iterator[Fix]:
 def install_numpy_1(finding: Finding) -> Iterator[Fix]:
     """The last release of NumPy 1, which every package that was built for NumPy 2 works with, too."""
     yield _installed(finding.evidence, "install NumPy 1.26", "numpy<2")
+
+
+@repair("PKG019")
+def look_at_its_own_packages(finding: Finding, system: System) -> Iterator[Fix]:
+    """The variable that Python goes by, in the shell that starts the trainer."""
+    listed = system.environment.get("PYTHONPATH", "").split(";" if system.os == "windows" else ":")
+    is_listed = finding.evidence["folder"] in map(system.absolute, filter(None, listed))
+    name, value = ("PYTHONPATH", "") if is_listed else ("PYTHONNOUSERSITE", "1")
+    title = f"set {name} to {value or 'nothing'} in the shell that starts the trainer"
+    yield Fix(title, (), safety="show", command=setting(((name, value),), system.shell))
 
 
 def _installed(seen: Mapping[str, Any], title: str, wanted: str, options: str = "") -> Fix:

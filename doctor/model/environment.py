@@ -30,8 +30,8 @@ class Environment:
     torch has the version of its build ("2.13.0+cu130"), which the metadata of PyPI's wheels leaves out.
     `release` is that of the interpreter ("3.12"), "" where it is not known; `folders` are those that its packages
     lie in, the first that has one counts; `base_gone` is the interpreter that a virtual environment was made of and
-    that is no longer there. `found_by` says why it is this one, and `root` is the folder of a
-    virtual environment, "" where it is none.
+    that is no longer there. `found_by` says why it is this one, and `root` is the folder of a virtual environment, ""
+    where it is none; `own` is that of `folders` which is meant to hold all of its packages, "" for a system's Python.
     """
 
     python: str
@@ -41,6 +41,7 @@ class Environment:
     base_gone: str = ""
     found_by: str = ""
     root: str = ""
+    own: str = ""
 
     def has(self, name: str) -> bool:
         return name in self.versions
@@ -116,6 +117,16 @@ class Unmet:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """A package of an environment that another one of that name, in a folder outside of it, stands in front of."""
+
+    name: str
+    version: str
+    by: str
+    folder: str
+
+
+@dataclass(frozen=True)
 class Installed:
     """An environment held against what is asked of it.
 
@@ -123,8 +134,8 @@ class Installed:
     checkout, what its commit `shipped` ("commit 27a03a91f2 of 2026-08-21") asked for. `between` is
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
-    of each package, by its name. `without_wheel` is what has no wheel for this Python, of which `nearest` is the
-    release that has all ("3.12").
+    of each package, by its name. `hidden` are those in whose place others are imported. `without_wheel` is what has
+    no wheel for this Python, of which `nearest` is the release that has all ("3.12").
     """
 
     own: tuple[Unmet, ...] = ()
@@ -134,6 +145,7 @@ class Installed:
     unread: tuple[str, ...] = ()
     broken: tuple[Metadata, ...] = ()
     left_over: tuple[str, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
     without_wheel: tuple[Requirement, ...] = ()
     nearest: str = ""
     metadata: Mapping[str, Metadata] = field(default_factory=dict)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, release
 from ..model.record import replace
 from ..model.shell import quoted
 from ..trainers import named as named_trainer
-from .packages import versions_in
+from .packages import versions_on
+from .search_path import home_of, search_path_of
 from .world import Stat, World
 
-# As trainers' READMEs, installers and portable builds name the folder of their Python.
-_VENVS = ("venv", ".venv", "env", "python_embeded", "python_embedded")
+# As trainers' READMEs, installers and portable builds name the folder of their Python; ai-toolkit's interface takes
+# .venv before venv (ui/cron/pythonPath.ts).
+_VENVS = (".venv", "venv", "env", ".pixi/envs/default", "python_embeded", "python_embedded")
 _THIS = "it runs zdoctor"
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
-_RELEASE = re.compile(rb"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
-_HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.M)
+_RELEASE = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
+_OF_CONDA = re.compile(r"python-(3\.\d+(?:\.\d+)?)-.*\.json")
+_OF_DLL = re.compile(r"python3(\d+)\.(?:dll|_pth)")
 
 
 def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
@@ -32,16 +35,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     active = [] if run.by_runner else list(_active(world))
     if run.by_runner or marks or not run.trainer:
         versions = world.packages()
-        root = world.parent(world.parent(here))
-        settings = world.stat(world.join(root, "pyvenv.cfg")) if here else None
-        this = Environment(
-            here or "this Python",
-            versions,
-            world.system.python,
-            world.search_path(),
-            found_by=_THIS if here else "",
-            root=root if isinstance(settings, Stat) else "",
-        )
+        this = _this(world, here, versions)
         if not run.trainer:
             return active[0] if active else this
         if all(mark in versions for mark in marks):
@@ -61,6 +55,22 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     )
 
 
+def _this(world: World, here: str, versions: Mapping[str, str]) -> Environment:
+    """The Python that runs zdoctor."""
+    folders, root = world.search_path(), world.parent(world.parent(here))
+    marks = [isinstance(world.stat(world.join(root, name)), Stat) for name in ("pyvenv.cfg", "conda-meta") if here]
+    own = (one for one in folders if world.name(one) == "site-packages" and world.system.is_inside(one, root))
+    return Environment(
+        here or "this Python",
+        versions,
+        world.system.python,
+        folders,
+        found_by=_THIS if here else "",
+        root=root if marks[:1] == [True] else "",
+        own=next(own, "") if any(marks) else "",
+    )
+
+
 def _active(world: World) -> Iterator[Environment]:
     for name in _ACTIVE:
         folder = world.variables.get(name)
@@ -71,22 +81,23 @@ def _active(world: World) -> Iterator[Environment]:
 def _inside(world: World, root: str) -> Iterator[Environment]:
     """The environments in a checkout, then those in the folder that it lies in."""
     for place in (root, world.parent(root)):
-        for name in _VENVS:
-            found = of_folder(world, world.join(place, name))
-            if found is not None:
-                yield replace(found, found_by=f"it lies {'in' if place == root else 'beside'} the checkout")
+        every = {name: of_folder(world, world.below(place, name)) for name in _VENVS}
+        there = {name: found for name, found in every.items() if found is not None}
+        for name, found in there.items():
+            others = "".join(f"; {other} lies there, too" for other in there if other != name)
+            yield replace(found, found_by=f"it lies {'in' if place == root else 'beside'} the checkout{others}")
 
 
 def of_folder(world: World, folder: str) -> Environment | None:
     """The Python environment in a folder, None where there is none."""
-    settings = world.read(world.join(folder, "pyvenv.cfg"), 0, 1 << 16)
-    settings = settings if isinstance(settings, bytes) else b""
+    text = world.read(world.join(folder, "pyvenv.cfg"), 0, 1 << 16)
+    settings = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
     if world.system.os == "windows":
         packages, told = world.join(folder, "Lib", "site-packages"), _RELEASE.search(settings)
         python = world.join(folder, *(("Scripts",) if settings else ()), "python.exe")
         if not world.is_folder(packages):
             return None
-        version = told.group(1).decode() if told else ""
+        version = told[1] if told else _release_in(world, folder)
     else:
         library = world.join(folder, "lib")
         versions = [name for name in world.names_in(library) if re.fullmatch(r"python3\.\d+", name)]
@@ -94,20 +105,35 @@ def of_folder(world: World, folder: str) -> Environment | None:
             return None
         packages, python = world.join(library, versions[-1], "site-packages"), world.join(folder, "bin", "python")
         version = versions[-1].removeprefix("python")
-    gone = _base_gone(world, python, settings.decode("utf-8", "replace"))
+    folders = search_path_of(world, folder, settings, version, packages)
     return Environment(
-        python, versions_in(world, packages), version, (packages,), gone, root=folder if settings else ""
+        python,
+        versions_on(world, folders),
+        version,
+        folders,
+        _base_gone(world, python, settings),
+        root=folder if settings else "",
+        own=packages,
     )
+
+
+def _release_in(world: World, folder: str) -> str:
+    """The release of a Python of Windows, as conda notes it or its own library is named; "" where nothing tells."""
+    for name in world.names_in(world.join(folder, "conda-meta")):
+        if told := _OF_CONDA.fullmatch(name):
+            return told[1]
+    found = (_OF_DLL.fullmatch(name) for name in world.names_in(folder))
+    return next((f"3.{one[1]}" for one in found if one), "")
 
 
 def _base_gone(world: World, python: str, settings: str) -> str:
     """The interpreter that a virtual environment was made of, where it is no longer there; "" where it is."""
-    home = _HOME.search(settings)
-    if home is None:
+    home = home_of(settings)
+    if not home:
         return ""
     if world.system.os == "windows":
-        base = world.join(home[1], "python.exe")
-        return base if world.stat(base) is None and world.stat(home[1]) is None else ""
+        base = world.join(home, "python.exe")
+        return base if world.stat(base) is None and world.stat(home) is None else ""
     link = world.stat(python)
     final, stat = world.resolve(python) if isinstance(link, Stat) and link.kind == "link" else (python, link)
     return final if isinstance(link, Stat) and stat is None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..model import Run, Schema, Unknown, Where
-from ..model.environment import Environment, Installed, Requirement, Unmet
+from ..model.environment import Environment, Hidden, Installed, Requirement, Unmet
 from ..model.record import replace
 from ..packages.checkout import sets_of
 from ..packages.names import REFUSES, modules_of, provided
@@ -14,7 +14,7 @@ from ..packages.unmet import between, unmet
 from ..packages.versions import holds, variables
 from ..packages.wheels import nearest, without_wheel
 from ..trainers import trainer_of
-from .packages import left_over_in
+from .packages import folders_of, left_over_in
 from .source.imports import first_imports
 from .world import World
 
@@ -55,7 +55,8 @@ def probe_installed(
     names = dict.fromkeys((*CORE, *trainer.packages, *(one.name for one in asked.requirements)))
     applying = [one for one in asked.requirements if holds(one.marker, marks)]
     lacking = {one.requirement for one in own}
-    needs = held(tuple(between(metadata, names)))[0]
+    leading = tuple(between(metadata, names))
+    needs = held(leading)[0]
     return Installed(
         own=_with_imports(world, root, trainer.entries, {one: one.requirement.name for one in own}, _is_missing),
         asked=len(asked.requirements),
@@ -64,6 +65,9 @@ def probe_installed(
         unread=(*asked.unread, *unclear),
         broken=tuple(one for one in metadata.values() if one.absent),
         left_over=left_over_in(world, environment.folders),
+        hidden=tuple(
+            one for one in _hidden(world, environment) if one.name in names or one.name in {o.name for o in leading}
+        ),
         without_wheel=tuple(
             one for one in without_wheel(applying, environment.release, world.system.os) if one in lacking
         ),
@@ -89,6 +93,17 @@ def _of_checkout(world: World, root: str, files: Sequence[str]) -> Iterator[Aske
 def _text(world: World, path: str) -> str:
     data = world.read(path, 0, 1 << 20)
     return data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
+
+
+def _hidden(world: World, environment: Environment) -> Iterator[Hidden]:
+    """The packages of an environment in whose place others are imported, of other versions and from outside of it."""
+    if environment.own not in environment.folders:
+        return
+    own = folders_of(world, environment.own)
+    for folder in environment.folders[: environment.folders.index(environment.own)]:
+        for name, (version, _) in folders_of(world, folder).items():
+            if name in own and own[name][0] != version:
+                yield Hidden(name, own[name][0], version, folder)
 
 
 def _is_missing(one: Unmet) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Only variables that change what a trainer or the hub does; never a token, nor a password in an address.
 VARIABLES = (
     *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"),
+    *("PYTHONNOUSERSITE", "PYTHONPATH"),
     *("HF_HUB_DISABLE_SYMLINKS", "HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_HUB_OFFLINE"),
     *("HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8", "PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE"),
     *(*BUNDLES, *PROXIES, *map(str.lower, PROXIES), "XDG_CACHE_HOME"),
@@ -227,12 +228,9 @@ class LiveWorld(World):
 
     @cached_property
     def _packages(self) -> dict[str, str]:
-        from .packages import versions_in
+        from .packages import versions_on
 
-        found: dict[str, str] = {}
-        for folder in self.search_path():
-            found = versions_in(self, folder) | found
-        return found
+        return versions_on(self, self.search_path())
 
     def ask_hub(self, python: str, wanted: Mapping[str, str]) -> Mapping[str, HubAnswer]:
         if not self._online:

@@ -45,8 +45,16 @@ def versions_in(world: World, folder: str) -> dict[str, str]:
     return versions
 
 
+def versions_on(world: World, folders: Sequence[str]) -> dict[str, str]:
+    """The versions of the packages on a search path; of two with one name the first counts, as for Python."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        found = versions_in(world, folder) | found
+    return found
+
+
 def metadata_in(world: World, folders: Sequence[str]) -> dict[str, Metadata]:
-    """What the packages in these folders say of themselves; of two with one name the first counts, as for Python."""
+    """What the packages in these folders say of themselves, the first of each name."""
     found: dict[str, Metadata] = {}
     for folder in folders:
         for name, (version, place) in folders_of(world, folder).items():

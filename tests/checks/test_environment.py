@@ -99,8 +99,8 @@ def install(root: Path, wheels: Path, *names: str) -> None:
     put(site(root), *(next(wheels.glob(f"{name}-*.whl")) for name in names))
 
 
-def looked_at(root: Path) -> tuple[Environment, Installed]:
-    world, schema = LiveWorld({}, cwd=str(root)), Schema("ai-toolkit", "", "", {}, source=str(root))
+def looked_at(root: Path, variables: Mapping[str, str] | None = None) -> tuple[Environment, Installed]:
+    world, schema = LiveWorld(variables or {}, cwd=str(root)), Schema("ai-toolkit", "", "", {}, source=str(root))
     environment = probe_environment(world, run_of("m"), schema)
     assert isinstance(environment, Environment)
     installed = probe_installed(world, run_of("m"), environment, schema)
@@ -112,8 +112,8 @@ def of_environment() -> Iterator[Rule]:
     yield from (rule for rule in all_rules() if rule.check.__module__ == rules.__name__)
 
 
-def found_in(root: Path) -> list[Finding]:
-    environment, installed = looked_at(root)
+def found_in(root: Path, variables: Mapping[str, str] | None = None) -> list[Finding]:
+    environment, installed = looked_at(root, variables)
     facts = {"environment": environment, "installed": installed}
     found: list[Finding] = []
     for one in of_environment():
@@ -421,6 +421,49 @@ def test_an_environment_of_windows_whose_python_is_gone(tmp_path: Path) -> None:
     found = of_folder(world, str(folder))
     assert found is not None and found.release == "3.12.4" and found.versions == {"torch": "2.6.0"}
     assert found.base_gone.endswith("python.exe")
+
+
+def test_packages_from_outside_of_the_environment(checkout: Path, wheels: Path, tmp_path: Path) -> None:
+    """What PYTHONPATH brings is imported, whatever pip installs; then nothing is installed in vain."""
+    outside = tmp_path / "outside"
+    put(outside, wheels / "toml-0.9-py3-none-any.whl", wheels / "numpy-1.26.4-py3-none-any.whl")
+    assert found_in(checkout) == []
+    around = {"PYTHONPATH": str(outside)}
+    imported = subprocess.run(
+        [python_of(checkout), "-c", "import toml; print(toml.__version__)"],
+        env=around,
+        capture_output=True,
+        text=True,
+    )
+    assert imported.stdout == "0.9\n"
+    found = {one.rule: one for one in found_in(checkout, around)}
+    assert set(found) == {"PKG007", "PKG019"} and found["PKG007"].evidence["installed"] == "0.9"
+    assert found["PKG019"].evidence["packages"] == "toml 0.9 (its own: 0.10.2)"
+    assert not [fix for cure in all_repairs()["PKG007"] for fix in cure.cure(found["PKG007"])]
+    system = LiveWorld(around, cwd=str(checkout)).system
+    [fix] = [fix for cure in all_repairs()["PKG019"] for fix in cure.cure(found["PKG019"], system)]
+    cured = subprocess.run(
+        [*("sh", "-c"), f"{fix.command}; {python_of(checkout)} -c 'import toml; print(toml.__version__)'"],
+        env=around,
+        capture_output=True,
+        text=True,
+    )
+    assert cured.stdout == "0.10.2\n" and "nothing" in fix.title
+    shutil.rmtree(outside / "toml-0.9.dist-info")
+    assert found_in(checkout, around) == []
+
+
+def test_what_pip_installed_for_the_user_is_before_condas(tmp_path: Path, wheels: Path) -> None:
+    """conda heeds the folder of the user, a virtual environment does not."""
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    root, users = tmp_path / "c", tmp_path / "user"
+    put(root / "env" / "lib" / python / "site-packages", wheels / "toml-0.10.2-py3-none-any.whl")
+    put(users / "lib" / python / "site-packages", wheels / "toml-0.9-py3-none-any.whl")
+    (root / "requirements.txt").write_text("toml\n")
+    assert [one.rule for one in found_in(root, {"PYTHONUSERBASE": str(users)})] == ["PKG019"]
+    assert found_in(root, {"PYTHONUSERBASE": str(users), "PYTHONNOUSERSITE": "1"}) == []
+    (root / "env" / "pyvenv.cfg").write_text("home = /nowhere\n")
+    assert "PKG019" not in [one.rule for one in found_in(root, {"PYTHONUSERBASE": str(users)})]
 
 
 def of_table(root: Path, *requirements: tuple[str, ...]) -> Installed:
