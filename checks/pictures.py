@@ -125,10 +125,10 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
         above = [size for before, size in pairwise(sizes) if largest <= before * before]
         if above:
             before = sizes[-len(above) - 1]
-            message = "No picture in {folder} has more than {before}×{before} pixels: {sizes} "
             yield found(
                 run.where(f"{folder.key}/resolution"),
-                message + ("makes" if len(above) == 1 else "make") + " none larger than {before}.",
+                "No picture in {folder} has more than {before}×{before} pixels, so none gets larger than that with "
+                "{sizes}.",
                 otherwise="Each picture is taken once for every size in the list, always in about its own size.",
                 evidence={"largest": largest, "resolutions": sizes},
                 folder=folder.path,

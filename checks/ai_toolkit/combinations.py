@@ -90,5 +90,6 @@ def _while_sampling(run: Run) -> Iterator[Finding]:
     bare = [sample.prompt for sample in recipe.validation.prompts if not sample.control]
     if recipe.architecture == "flux_kontext" and bare:
         why = "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
+        why += "in the prompt)."
         key = run.keys.get("samples", "sample/samples")
-        yield bad(run, key, why + "in the prompt).", SAMPLE, prompt=bare[0])
+        yield bad(run, key, why, SAMPLE, prompt=bare[0])

@@ -101,7 +101,8 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
         yield inert(key, "nothing of this model reads it")
     if run.setting("model/layer_offloading") and not family_of(architecture).ai_toolkit.offloads:
         why = "the loader of Flux.1 never looks at it, so all weights lie on the card. What lowers the peak there is "
-        yield inert("model/layer_offloading", why + "quantize, low_vram while it loads, and a smaller resolution")
+        why += "quantize, low_vram while it loads, and a smaller resolution"
+        yield inert("model/layer_offloading", why)
     device = run.setting("device")
     if isinstance(device, str) and ":" in device and device != "cuda:0":
         why = "the trainer always takes the first visible card; to train on {device} set "

@@ -156,20 +156,23 @@ def _schedules(run: Run, schema: Schema) -> Iterator[Finding]:
     name = run.setting(key)
     schedulers = schema.choices(key) - BROKEN_SCHEDULERS
     if isinstance(name, str) and name in BROKEN_SCHEDULERS:
-        why = "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
-        yield bad(run, key, why + "one does not take it. What works: {known}.", OPTIMIZER, known=_list(schedulers))
+        why = (
+            "{key} is {value}, which cannot work in ai-toolkit: it hands total_iters to every scheduler, and this "
+            "one does not take it. What works: {known}."
+        )
+        yield bad(run, key, why, OPTIMIZER, known=_list(schedulers))
     elif not isinstance(name, str) or name not in schedulers:
         yield from _spelling(run, schema, key, schedulers, OPTIMIZER)
     elif name == "linear":
         why = "{key} is linear, which is a warm-up here: the rate rises from a third of lr to lr and never falls. "
-        why += "The "
+        why += "The one that decays is cosine."
         when = "the learning rate rises all through the training"
-        yield bad(run, key, why + "one that decays is cosine.", when, severity="warning")
+        yield bad(run, key, why, when, severity="warning")
     elif name == "constant_with_warmup" and "num_warmup_steps" not in run.recipe.lr_scheduler.settings:
         why = "{key} is {value} without lr_scheduler_params: {{num_warmup_steps: …}}, so the warm-up takes 1000 "
-        why += "steps; "
+        why += "steps; the run has {steps}."
         when = "the full learning rate is reached at step 1000"
-        yield bad(run, key, why + "the run has {steps}.", when, severity="warning", steps=run.recipe.steps)
+        yield bad(run, key, why, when, severity="warning", steps=run.recipe.steps)
 
 
 def _quantization(run: Run, schema: Schema) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ def _refused(run: Run, hub: Hub, repo: HubRepo, answer: HubAnswer, message: str)
     return of_repo(
         run,
         repo,
-        message + " (the hub's answer, asked just now).",
+        message + ". This is what the hub answers just now.",
         "Right now the download fails; later it may go well."
         if passing
         else "The run stops when it loads the model.",

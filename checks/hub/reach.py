@@ -111,8 +111,9 @@ def _bad_proxies(client: HubClient, hub: Hub) -> Iterator[Fault]:
         elif package in client.lacks:
             message = (
                 "{variable} is {value}; for a SOCKS proxy huggingface_hub {version} needs the package {package}, "
+                "which {python} does not have."
             )
-            yield name, message + "which {python} does not have.", "SOCKS support is not installed", None
+            yield name, message, "SOCKS support is not installed", None
 
 
 def _bad_certificates(client: HubClient, hub: Hub) -> Iterator[Fault]:

@@ -95,7 +95,8 @@ def _qwen_image(asked: _Asked) -> Iterator[Finding]:
 def _kontext(asked: _Asked) -> Iterator[Finding]:
     if on(asked.run, "fp8_t5") and asked.run.setting("sample_prompts"):
         why = "With {key} the script asks torch for the dtype float8e4m3fn, which does not exist (it is called "
-        yield bad(asked.run, "fp8_t5", why + "float8_e4m3fn). Without {key} T5 is in bf16.", _PROMPTS)
+        why += "float8_e4m3fn). Without {key} T5 is in bf16."
+        yield bad(asked.run, "fp8_t5", why, _PROMPTS)
 
 
 def _krea(asked: _Asked) -> Iterator[Finding]:

@@ -115,10 +115,10 @@ def _fix(options: argparse.Namespace) -> int:
         return found.exit_code
     console.show(plan_report.lines(plan, done.diff))
     if done.applied:
-        console.emit(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\n")
+        console.say(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n")
         _show(found)
     elif plan.fixes:
-        console.emit(f"\nnext: {again}\n")
+        console.say(f"\nnext: {again}")
     return found.exit_code
 
 

@@ -113,10 +113,7 @@ def _watched(options: argparse.Namespace) -> int:
             if not files:
                 raise
             console.complain(error)
-        print(
-            f"zdoctor: {strftime('%H:%M:%S')}, looks again when one of {len(files)} paths changes; Ctrl-C ends it.",
-            file=sys.stderr,
-        )
+        console.tell(f"{strftime('%H:%M:%S')}, looks again when one of {len(files)} paths changes; Ctrl-C ends it.")
         return files
 
     watch(look)
@@ -161,7 +158,7 @@ def _told_of(seen: Sequence[Examination], options: argparse.Namespace, configs: 
 
         say_unfinished()
     for one in seen if options.deep else ():
-        print(f"zdoctor: {verified(one)}", file=sys.stderr)
+        console.tell(verified(one))
 
 
 def _addresses() -> dict[str, str]:
@@ -227,7 +224,7 @@ def _told(options: argparse.Namespace) -> str:
             "zdoctor check -- accelerate launch train_network.py --config_file train.toml",
         )
     if known is not None and known.by_name:
-        print(f"zdoctor: {config}, which the command names, is looked at; its other words are not.", file=sys.stderr)
+        console.tell(f"{config}, which the command names, is looked at; its other words are not.")
     return config
 
 

@@ -78,9 +78,20 @@ def _write_out(text: str) -> None:
             raise UserError(f"The output cannot be written: {error.strerror}.") from None
 
 
+def say(text: str) -> None:
+    """A line for a person, in their language, to standard output; empty lines may stand around it."""
+    core = text.strip("\n")
+    _write_out(f"{text.replace(core, printable(said(core)), 1)}\n")
+
+
+def tell(text: str) -> None:
+    """What zdoctor says beside its report, to standard error."""
+    print(f"zdoctor: {printable(said(text))}", file=sys.stderr, flush=True)
+
+
 def complain(error: UserError) -> None:
     """What is wrong and what to type, to standard error."""
-    print(f"zdoctor: {printable(said(str(error)))}", file=sys.stderr)
+    tell(str(error))
     if error.hint:
         print(f"  {printable(said(error.hint))}", file=sys.stderr)
 

@@ -20,7 +20,9 @@ from ..configs.edit import apply_edits
 from ..errors import INTERRUPTED, UserError
 from ..model import Report, SetValue, Unknown
 from ..model.findings import HERE
+from ..model.said import said
 from ..progress import open_progress
+from . import console
 from .check import check
 from .examined import examined
 from .train import train
@@ -61,20 +63,21 @@ def walk(folder: str | None, zdoctor: Callable[[Sequence[str]], int]) -> int:
         )
     started = time.perf_counter()
     root = _room(folder)
-    print(f"A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in\n  {root}")
+    console.say("A tiny Z-Image pipeline, its hub cache, eight pictures and an adapter are being made in")
+    console.say(f"  {root}")
     try:
         with open_progress() as progress:
             progress.doing("building the pipeline")
             from ..demo.patient import build
 
             patient = build(root)
-        print("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
+        console.say("\nThis machine does not have all seven troubles, so some are recorded (machine.json):")
         for line in patient.shown:
-            print(f"  - {line}")
+            console.say(f"  - {said(line)}")
         with _inside(patient):
             return _walk(patient, zdoctor, started)
     except KeyboardInterrupt:
-        print(f"zdoctor: the demo was stopped. Its folder stays; to delete it: {_delete(root)}", file=sys.stderr)
+        console.tell(f"the demo was stopped. Its folder stays; to delete it: {_delete(root)}")
         return INTERRUPTED
 
 
@@ -95,11 +98,11 @@ def _walk(patient: Patient, zdoctor: Callable[[Sequence[str]], int], started: fl
 
     run("check", patient.config.name, *machine)
     run("fix", patient.config.name, "--apply", *machine)
-    print("\nWhat is left changes how the run trains, so it waits for your word:")
+    console.say("\nWhat is left changes how the run trains, so it waits for your word:")
     run("fix", patient.config.name, "--apply", "--allow", "result", *machine)
     cured = looked()
 
-    print(
+    console.say(
         "\nAll that is about the recorded machine, whose card is not here. A second config says to train on this "
         "machine's processor (device: cpu)."
     )
@@ -134,7 +137,7 @@ def _model_folder(config: str) -> str:
 def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, seconds: float, folder: Path) -> int:
     found = {finding.rule for finding in sick.findings}
     left = {finding.rule for finding in cured.findings}
-    print("\nWhat the demo showed\n")
+    console.say("\nWhat the demo showed\n")
     good = True
     for family, rules in FAMILIES.items():
         seen, gone = [r for r in rules if r in found], not any(r in left for r in rules)
@@ -151,9 +154,9 @@ def _verdict(sick: Report, cured: Report, result: TrainResult, change: float, se
         (change > 0, f"the LoRA loads into ZImagePipeline and moves its latents by up to {change:.3g}"),
     ):
         good &= ok
-        print(f"  {'ok ' if ok else 'NO '} {text}")
-    print(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
-    print(f"  {_undo(folder)}")
+        console.say(f"  {'ok ' if ok else 'NO '} {said(text)}")
+    console.say(f"\n{seconds:.0f} s in all. Look around in {folder}. The last of its two repairs is taken back with")
+    console.say(f"  {_undo(folder)}")
     return 0 if good else 1
 
 

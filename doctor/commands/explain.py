@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,11 +14,13 @@ from ... import __version__
 from ...reports import crash as report
 from ...reports import crash_json
 from ...reports.json import dumps, plain
+from ...reports.painting import Line, Wrapped
 from ..crash import decode, excerpt, explain
 from ..crash.question import nameless
 from ..errors import UserError
 from ..model.crashes import Comparison, Explanation, Signature
 from ..model.findings import HERE
+from ..model.said import said
 from ..model.shell import quoted
 from ..rules import Rule, all_rules, cures_of, select
 from . import console
@@ -66,14 +67,19 @@ def _rule(word: str, format: str) -> int:
         console.emit(rules_json.render(named, measured(), __version__))
         return 0
     for rule in named:
-        parts = [
-            f"{rule.id} {rule.name} ({rule.severity})",
-            *_PARTS.split(rule.doc),
-            f"Repairs: {', '.join(cures_of(rule.id)) or 'none'}",
-            *_precision(rule.id),
-        ]
-        console.emit("\n\n".join(map(_filled, parts)) + "\n\n")
+        console.show(_page(rule))
     return 0
+
+
+def _page(rule: Rule) -> Iterator[Line]:
+    yield [("bold", f"{rule.id} {rule.name} ({said(rule.severity)})")]
+    repairs = f"Repairs: {', '.join(map(said, cures_of(rule.id))) or said('none')}"
+    for part in (*_PARTS.split(rule.doc), repairs, *_precision(rule.id)):
+        whole = " ".join(part.split())
+        heading, colon, text = whole.partition(": ")
+        yield [("", "")]
+        yield Wrapped(text, f"{said(heading)}: ") if colon and heading.isalpha() else Wrapped(whole, "")
+    yield [("", "")]
 
 
 def _precision(rule: str) -> Iterator[str]:
@@ -81,10 +87,6 @@ def _precision(rule: str) -> Iterator[str]:
         errors, false, configs = told["errors"], told["false"], told["configs"]
         measured_on = f"Measured: {errors} errors on {configs} configs found outside, {false} of them false"
         yield measured_on + ", after rules were mended by what these showed (docs/measurements.md has unseen ones)."
-
-
-def _filled(part: str) -> str:
-    return textwrap.fill(" ".join(part.split()), console.width(), break_long_words=False, break_on_hyphens=False)
 
 
 def _log(options: argparse.Namespace) -> int:
@@ -109,7 +111,7 @@ def _log(options: argparse.Namespace) -> int:
     else:
         console.show(report.lines(told, rules, config=options.config))
         if seen is not None:
-            console.emit(f"\nBeside {options.diff}, which worked:\n\n")
+            console.say(f"\nBeside {options.diff}, which worked:\n")
             console.show(report.comparison_lines(seen))
     return code
 

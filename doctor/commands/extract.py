@@ -16,7 +16,6 @@ from ..errors import UserError, not_cached
 from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Unknown
 from ..model.amounts import amount
 from ..model.plans import note_of
-from ..model.printable import printable
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder
 from ..probe.hub.faults import run_of
@@ -75,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.hardlink:
         lines.append("These are the cache's own files under second names: copy one before anything writes into it.")
-    console.emit("".join(f"{printable(line)}\n" for line in lines))
+    for line in lines:
+        console.say(line)
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import socket
-import sys
 from typing import Any
 
 from ..examine.config_file import load
@@ -35,10 +34,9 @@ def run(options: argparse.Namespace) -> int:
 
     console.emit(dumps(record, indent=1), options.output, spare=config or "")
     replaced = [f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in record["redacted"].items()]
-    print(
-        f"zdoctor: replaced: {', '.join(replaced) or 'nothing'}. Names of packages and words that zdoctor knows "
-        "stay: read it before you hand it on.",
-        file=sys.stderr,
+    console.tell(
+        f"replaced: {', '.join(replaced) or 'nothing'}. Names of packages and words that zdoctor knows stay: read it "
+        "before you hand it on."
     )
     return 0
 

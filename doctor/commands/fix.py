@@ -14,6 +14,7 @@ from ..errors import UserError
 from ..model import Plan, Report, TrainingEffect, WriteTensors
 from ..model.lora import LORA
 from ..model.repairs import Fixed
+from ..model.said import said
 from ..progress import open_progress
 from . import console
 from .config_argument import (
@@ -79,11 +80,10 @@ def run(options: argparse.Namespace) -> int:
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
         for step in following:
-            console.emit(f"\nnext: {'   '.join(filter(None, step))}\n")
+            console.say(f"\nnext: {'   '.join(map(said, filter(None, step)))}")
         return last.exit_code
-    console.emit(
-        f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n\nChecked again:\n\n"
-    )
+    console.say(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}")
+    console.say("\nChecked again:\n")
     console.show(terminal.lines(done.after, console.screen(), repaired=True))
     return last.exit_code
 

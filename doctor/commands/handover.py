@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ..model.cards import sharing, visible
 from ..model.run import Run
 from ..probe.live import LiveWorld
 from ..progress import Progress, open_progress
+from . import console
 
 if TYPE_CHECKING:
     from ..train import TrainResult
@@ -119,19 +119,17 @@ def process_count(seen: Examination) -> int:
     cards = 1 if isinstance(seen_by_cuda, Unknown) else sharing(seen_by_cuda)
     # the first of the cards has room for it, and not each of them
     if cards > 1 and (full := next((memory for memory in _predicted(seen) if not memory.fits_all()), None)):
-        print(
-            f"zdoctor: one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
+        console.tell(
+            f"one of the {cards} cards has only {full.least_free / 1e9:.1f} GB free (measured), and this "
             f"run takes {full.peak.total / 1e9:.1f} GB (computed). It trains on {full.device} alone; "
-            "CUDA_VISIBLE_DEVICES chooses the cards.",
-            file=sys.stderr,
+            "CUDA_VISIBLE_DEVICES chooses the cards."
         )
         return 1
     samples = min(map(_samples, runs))
     if samples < cards:
-        print(
-            f"zdoctor: batch_size x gradient_accumulation is {samples}, so of {cards} cards only {samples} can share "
-            f"a step. With gradient_accumulation: {cards} all would (each step would see more pictures).",
-            file=sys.stderr,
+        console.tell(
+            f"batch_size x gradient_accumulation is {samples}, so of {cards} cards only {samples} can share "
+            f"a step. With gradient_accumulation: {cards} all would (each step would see more pictures)."
         )
     return max(1, min(cards, samples))
 

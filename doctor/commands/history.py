@@ -6,7 +6,7 @@ import argparse
 
 from ... import __version__
 from .. import apply as writer
-from ..model.printable import printable
+from ..model.said import said
 from ..state import state_folder
 from . import console
 from .config_argument import format_argument
@@ -24,13 +24,11 @@ def run(options: argparse.Namespace) -> int:
         console.emit(repairs_json.of_history(entries, __version__))
         return 0
     for entry in entries:
-        console.emit(f"{entry.id}  {entry.when}  {entry.state}  {printable(entry.config)}\n")
+        console.say(f"{entry.id}  {entry.when}  {said(entry.state)}  {entry.config}")
         for line in entry.what:
-            console.emit(f"    {printable(line)}\n")
+            console.say(f"    {line}")
         if entry.state == "unfinished":
-            console.emit(
-                "    It was cut short, or another zdoctor is at it now. zdoctor undo puts everything back.\n"
-            )
+            console.say("    It was cut short, or another zdoctor is at it now. zdoctor undo puts everything back.")
     if not entries:
-        console.emit("Nothing was repaired yet.\n")
+        console.say("Nothing was repaired yet.")
     return 0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from .. import apply as writer
 from ..examine.engine import prescribe
 from ..model import Fix, Plan, ReplaceText, Report, TrainingEffect
-from ..model.printable import printable
 from ..model.record import replace
 from ..model.repairs import Fixed
 from ..state import state_folder
+from . import console
 
 MOST_PASSES = 3
 
@@ -80,4 +79,4 @@ def say_unfinished() -> None:
 
 
 def _say(line: str) -> None:
-    print(f"zdoctor: {printable(line)}", file=sys.stderr)
+    console.tell(line)

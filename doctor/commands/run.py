@@ -178,7 +178,7 @@ def _kept(ended: Ended) -> str | None:
 
 
 def _say(text: str) -> None:
-    print(f"zdoctor: {text}", file=sys.stderr, flush=True)
+    console.tell(text)
 
 
 def _show(lines: Iterable[Line]) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from ..errors import UserError
 from ..model import Schema
-from ..model.printable import printable
 from ..model.record import replace
 from ..packages.checkout import sets_of
 from ..schema.checkouts import NoCheckout, mine, recognised
@@ -77,8 +75,5 @@ def _mined(folder: str, trainer: str | None) -> Schema:
     except NoCheckout as error:
         raise UserError(str(error), "Name the top folder of the checkout.") from None
     for file, why in schema.unparsed.items():
-        print(
-            f"zdoctor: {printable(file)} does not parse here ({printable(why)}): its keys are missing.",
-            file=sys.stderr,
-        )
+        console.tell(f"{file} does not parse here ({why}): its keys are missing.")
     return schema

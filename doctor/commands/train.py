@@ -20,6 +20,7 @@ from ..examine.examination import Examination
 from ..model.printable import printable
 from ..model.record import replace
 from ..model.run import Run
+from ..model.said import said
 from ..model.shell import quoted, unsetting
 from ..probe.live import LiveWorld, shell_here
 from ..progress import open_progress
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(reason)
     if not is_follower():
         for note in accelerated.notes(os.environ):
-            print(f"zdoctor: {note}", file=sys.stderr)
+            console.tell(note)
     options.shard |= accelerated.sharded(os.environ)
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         return _one_of_several(options, config)
@@ -126,7 +127,7 @@ def _again(lead: str, options: argparse.Namespace, config: str, ranks: Ranks | N
     count = options.processes if ranks is None else ranks.size
     given = [*_given(options), *(["--processes", str(count)] if count else [])]
     words = ["zdoctor", "train", quoted(config, shell_here()), *given]
-    return f"{lead}: {' '.join(words)}\n"
+    return f"{lead}: {' '.join(words)}"
 
 
 def _one_of_several(options: argparse.Namespace, config: str) -> int:
@@ -140,20 +141,20 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
             shared = too_large(seen, int(os.environ["WORLD_SIZE"]))
             errors = [f"{f.rule} {f.name}: {f.text()}" for f in seen.report.errors if f.rule not in shared]
             why = not_green(seen, shared)
-            said = errors or ([f"{why}."] if why else [])
+            told = errors or ([f"{why}."] if why else [])
             options.shard |= bool(shared)
         except UserError as error:
-            said = [str(error)]
+            told = [str(error)]
         ranks = join_process_group(
             cuda=seen is not None and any(one.device.startswith("cuda") for one in seen.reading.runs)
         )
-        own = RankReport(ranks.node, platform.node(), ranks.rank, said, _versions())
+        own = RankReport(ranks.node, platform.node(), ranks.rank, told, _versions())
         lines = gather_reports(ranks.all_gather(own))
         if lines or seen is None:
             if ranks.is_first:
-                print("zdoctor: not training, because not every process is green:", file=sys.stderr)
+                console.tell("not training, because not every process is green:")
                 for line in lines:
-                    print(f"  {printable(line)}", file=sys.stderr)
+                    print(f"  {printable(said(line))}", file=sys.stderr)
             return 1
         for one in seen.reading.runs:
             refuse_small_batch(one, ranks.size)
@@ -163,7 +164,7 @@ def _one_of_several(options: argparse.Namespace, config: str) -> int:
             _say_green(seen, f" in {ranks.size} processes")
         return _train(options, config, seen, ranks)
     except TrainError as error:
-        print(f"zdoctor: {error}", file=sys.stderr)
+        console.tell(str(error))
         return 1
     finally:
         leave_process_group()
@@ -186,7 +187,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
             )
     except TrainError as error:
         process = f"process {ranks.rank} of {ranks.size}: " if ranks is not None else ""
-        print(f"zdoctor: {process}{error}", file=sys.stderr)
+        console.tell(f"{process}{error}")
         return 1
     stopped = result.stopped == "interrupted"
     if ranks is None or ranks.is_first:
@@ -194,12 +195,13 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
         lead = "To go on from there"
         if not result.lora:
             lead = "To begin again"
-            console.emit("\nStopped before the first step: nothing is trained yet, and no LoRA was written.\n")
+            console.say("\nStopped before the first step: nothing is trained yet, and no LoRA was written.")
         else:
-            console.emit(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.\n")
-            console.emit("".join(f"{line}\n" for line in _made(result)))
+            console.say(f"\n{'Stopped after' if stopped else 'Finished:'} {count}.")
+            for line in _made(result):
+                console.say(line)
         if stopped:
-            console.emit(_again(lead, options, config, ranks))
+            console.say(_again(lead, options, config, ranks))
     return INTERRUPTED if stopped else 0
 
 
@@ -219,9 +221,9 @@ def _not_training(seen: Examination, why: str) -> int:
     if any(map(is_another_job, runs)):
         raise_unsupported(refused)
     if refused:
-        print(f"zdoctor: Not supported, whatever is repaired below: {' '.join(refused)}\n", file=sys.stderr)
+        console.tell(f"Not supported, whatever is repaired below: {' '.join(refused)}\n")
     console.show(terminal.lines(seen.report, console.screen(), config=seen.written))
-    print(f"\nzdoctor: not training, because it is not green: {why}.", file=sys.stderr)
+    console.tell(f"not training, because it is not green: {why}.")
     return seen.report.exit_code or 3
 
 
@@ -232,14 +234,14 @@ def _say_green(seen: Examination, where: str = "") -> None:
     lead = f"Checks are green{where}"
     if report.not_judged:
         lead = f"No error found{where} ({words.with_reasons(report)})"
-    console.emit(f"{lead}: {len(report.passed)} rules passed{rest}.\n")
+    console.say(f"{lead}: {len(report.passed)} rules passed{rest}.")
     for finding in report.findings:
         if finding.severity == "warning":
             line = "" if finding.where is None or finding.where.line is None else f", line {finding.where.line}"
-            console.emit(f"warning ({finding.rule}{line}): {printable(finding.text())}\n")
+            console.say(f"warning ({finding.rule}{line}): {said(finding.text())}")
     for facts in seen.facts:
         for line in facts.run.differences if isinstance(facts.run, Run) else ():
-            console.emit(f"Not as {seen.reading.config.trainer}: {line}.\n")
+            console.say(f"Not as {seen.reading.config.trainer}: {line}.")
     sys.stdout.flush()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from .. import apply as writer
-from ..model.printable import printable
 from ..progress import open_progress
 from ..state import state_folder
 from . import console
@@ -20,5 +19,5 @@ def run(options: argparse.Namespace) -> int:
         progress.doing("putting back what was there")
         lines = writer.undo(options.id, state=state_folder())
     for line in lines:
-        console.emit(f"{printable(line)}\n")
+        console.say(line)
     return 0

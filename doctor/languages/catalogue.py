@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from .template import template
+from .template import Template, template
 
 _ENTRY = re.compile(r'\n((?:#[,|].*\n)*)msgid "(.*(?:\n".*)*)"\nmsgstr "(.*(?:\n".*)*)"(?=\n)')
 _ESCAPED = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\\": "\\", '"\n"': ""}
@@ -39,18 +39,14 @@ class Catalogue:
     def exact(self, text: str) -> str | None:
         return self.texts.get(text)
 
-    def beginning(self, text: str) -> str:
-        """The longest English text that this one begins with, "" where there is none."""
-        return text if text in self.texts else max(filter(text.startswith, self.texts), key=len, default="")
-
-    def made_of(self, text: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """The translations of templates that a text may be made of, and what was filled in; the longest first."""
+    def made_of(self, text: str) -> Iterator[tuple[Template, str, dict[str, str]]]:
+        """Templates that a text may be made of, their translations, and what was filled in; the longest first."""
         first, last = text.partition(" ")[0], text.rpartition(" ")[2]
         ends = ((first, last), (first, ""), ("", last), ("", ""))
         near = [template(one) for pair in ends for one in self._by_ends.get(pair, ())]
         for one in sorted(near, key=lambda one: -one.plain):
             if (values := one.values(text)) is not None:
-                yield self.texts[one.text], values
+                yield one, self.texts[one.text], values
 
 
 def entries(file: Path) -> Iterator[tuple[str, str, bool]]:

@@ -9,8 +9,11 @@ from functools import cache
 _PLACE = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}")
 
 
+LEAD = 12  # characters of a text that may end with somebody else's words
+
+
 class Template:
-    """`pieces` are its plain texts, `names` the places between them."""
+    """`pieces` are its plain texts, `names` the places between them; one that `quotes` ends with anybody's words."""
 
     def __init__(self, text: str) -> None:
         parts = _PLACE.split(text)
@@ -18,6 +21,7 @@ class Template:
         self.pieces = [one.replace("{{", "{").replace("}}", "}") for one in parts[::2]]
         self.names = parts[1::2]
         self.plain = sum(map(len, self.pieces))
+        self.quotes = self.plain >= LEAD and "".join(self.pieces[-2:]).endswith((": ", ": ."))
 
     def values(self, text: str) -> dict[str, str] | None:
         """What stands in each place of a text that was made of this template; None for any other text.

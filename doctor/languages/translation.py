@@ -1,8 +1,9 @@
 """English text in, the same in another language out: by the template that the text was made of.
 
 The source says `f"set {key} to {value}"`, the catalogue `set {key} to {value}` and its translation. So nobody who
-writes a message has to think of languages: a finished text leads back to its template, and what stands in its places
-is taken over, translated where it is a text of ours itself.
+writes a message has to think of languages: a finished text leads back to its template. What stands in a place is a
+name, which is taken over, or a text of ours, which is translated; where it is neither, the template was another one.
+So a sentence is in the other language or in English, never half in each.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from .catalogue import Catalogue
 from .template import fill
 
 LONGEST = 4000  # characters of a text whose template is looked for
+MOST_PARTS = 12  # of a line that is looked at as one that was put together
 _SENTENCES = re.compile(r"(?<=[.!?…]) (?=\S)")
 _LIST = re.compile(r", and |, | and ")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
-_WORDS = re.compile(r"[^\W\d_]{2,} ")
+_QUOTED = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\=]\S*")
+_PROSE = re.compile(r"(?<![\w.-])[a-z]{2,},? [a-z]{2,}(?![\w.(-])")
 _WIDE = re.compile(r"(?<=[。；：，、！？（）「」]) | (?=[。；：，、！？（）「」])")
 # What stands between parts of a line that were put together, and in Chinese.
 _BETWEEN = ((" · ", " · "), ("; ", "；"), (": ", "："), (", ", "，"))
@@ -31,45 +34,45 @@ class Translation:
     def __init__(self, language: str, files: Iterable[Path]) -> None:
         self.chinese = language.startswith("zh")
         self.catalogues = [Catalogue(file) for file in files]
-        self.known: dict[str, str] = {}
+        self.known: dict[str, str | None] = {}
 
     def __call__(self, text: str) -> str:
         if isinstance(text, Filled) and (made := self._filled(text)):
             return made
         core = text.strip()
-        if core not in self.known:
-            self.known[core] = self._of(core) or core
-        made = self.known[core]
-        return text if made == core else text.replace(core, made, 1)
+        made = self._of(core)
+        return text if made is None else text.replace(core, made, 1)
 
-    def _filled(self, text: Filled) -> str:
-        """A text whose templates are known, one or several after the other; "" where one has no translation."""
-        rest, parts = text.template.strip(), []
-        while rest:
-            found = ((one, one.beginning(rest)) for one in self.catalogues)
-            catalogue, start = next(((one, start) for one, start in found if start), (None, ""))
-            if catalogue is None:
-                return ""
-            parts.append(catalogue.texts[start])
-            rest = rest[len(start) :].strip()
-        values = {name: self._value(one) if isinstance(one, str) else one for name, one in text.arguments.items()}
-        return self._joined(part.format_map(values) for part in parts)
+    def _filled(self, text: Filled) -> str | None:
+        """A text whose template is known: that is translated as a text whose places are names."""
+        made = None if "{{" in text.template else self._of(text.template.strip())
+        if made is None:
+            return None
+        return made.format_map({name: self._given(value) for name, value in text.arguments.items()})
 
     def _of(self, text: str) -> str | None:
         """A finished text: as a whole, else sentence by sentence, else by what separates its parts."""
-        if len(text) > LONGEST or not _LETTERS.search(text):
-            return None
-        return self._whole(text) or self._sentences(text) or self._parts(text) or self._whole(text, loose=True)
+        if text not in self.known:
+            unknown = len(text) > LONGEST or not _LETTERS.search(text)
+            self.known[text] = None if unknown else self._whole(text) or self._sentences(text) or self._parts(text)
+        return self.known[text]
 
-    def _whole(self, text: str, loose: bool = False) -> str | None:
-        """By one template. What stands in its places is no sentence beside another, unless it is taken `loose`."""
+    def _whole(self, text: str) -> str | None:
+        """By one template, the longest whose places hold names and texts of ours."""
+        if made := self._exact(text):
+            return made
         for catalogue in self.catalogues:
-            if made := catalogue.exact(text):
-                return fill(made, {})
-            for template, values in catalogue.made_of(text):
-                if loose or not any(map(_SENTENCES.search, values.values())):
-                    return fill(template, {name: self._value(value) for name, value in values.items()})
+            for template, translation, values in catalogue.made_of(text):
+                known = {name: self._value(value) for name, value in values.items()}
+                if template.quotes and known[template.names[-1]] is None:
+                    known[template.names[-1]] = values[template.names[-1]]
+                if None not in known.values():
+                    return fill(translation, {name: value or "" for name, value in known.items()})
         return None
+
+    def _exact(self, text: str) -> str | None:
+        same = (catalogue.exact(text) or catalogue.exact(f"the {text}") for catalogue in self.catalogues)
+        return next((fill(made, {}) for made in same if made), None)
 
     def _sentences(self, text: str) -> str | None:
         """The longest runs of sentences that are known; the others stay as they are."""
@@ -78,40 +81,49 @@ class Translation:
             return None
         made: list[str] = []
         while parts:
-            for count in range(len(parts), 0, -1):
-                run = " ".join(parts[:count])
-                if known := self._whole(run) or (self._parts(run) if count == 1 else None):
-                    made.append(known)
-                    break
-            else:
-                count = 1
-                made.append(parts[0])
+            runs = ((count, " ".join(parts[:count])) for count in range(len(parts), 0, -1))
+            known = ((count, self._whole(run) or (self._parts(run) if count == 1 else None)) for count, run in runs)
+            count, first = next(((count, one) for count, one in known if one), (1, parts[0]))
+            made.append(first)
             del parts[:count]
         return self._joined(made)
 
     def _parts(self, text: str) -> str | None:
-        """A line that was put together, where each of its parts is known or holds no words."""
+        """A line that was put together of two, each of them known or without words."""
         for separator, chinese in _BETWEEN:
             parts = text.split(separator)
-            if len(parts) > 1 and (known := self._each(parts)):
-                return (chinese if self.chinese else separator).join(known)
+            for at in range(1, len(parts) if len(parts) <= MOST_PARTS else 0):
+                ends = [separator.join(parts[:at]), separator.join(parts[at:])]
+                if known := self._each(ends):
+                    return (chinese if self.chinese else separator).join(known)
         return None
 
     def _each(self, parts: Sequence[str]) -> list[str] | None:
-        pairs = [(self._of(part), part.strip()) for part in parts]
-        if not any(one for one, _ in pairs) or any(one is None and _WORDS.search(part) for one, part in pairs):
-            return None
-        return [one or part for one, part in pairs]
+        known = [self._exact(part) or self._value(part) for part in parts]
+        return None if None in known or known == list(parts) else [one or "" for one in known]
 
-    def _value(self, value: str) -> str:
-        """What stands in a place: a text of ours, a list of them, or a name, which stays as it is."""
-        if " " not in value.strip():
+    def _value(self, value: str) -> str | None:
+        """What stands in a place: a text of ours, a list of them, or a name; None for prose that is not known."""
+        core = value.strip()
+        if " " not in core:
             return value
-        if made := self._of(value.strip()):
-            return value.replace(value.strip(), made, 1)
-        known = self._each(_LIST.split(value))
-        return ("、" if self.chinese else ", ").join(known) if known else value
+        if _SENTENCES.search(core):
+            return None
+        if made := self._of(core):
+            return None if _is_prose(made) else value.replace(core, made, 1)
+        if len(parts := _LIST.split(core)) > 1 and (known := self._each(parts)):
+            return ("、" if self.chinese else ", ").join(known)
+        return None if _is_prose(core) else value
+
+    def _given(self, value: object) -> object:
+        """An argument that was handed over as one: whatever is not ours is somebody else's words."""
+        return (self._value(value) or value) if isinstance(value, str) else value
 
     def _joined(self, parts: Iterable[str]) -> str:
         text = " ".join(parts)
         return _WIDE.sub("", text) if self.chinese else text
+
+
+def _is_prose(text: str) -> bool:
+    """Whether it has words of English that are no quotation, path or name."""
+    return _PROSE.search(_QUOTED.sub("", text)) is not None

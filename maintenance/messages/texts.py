@@ -50,7 +50,11 @@ _CODE = re.compile(
     r"^(zdoctor|pip|hf|python|export|chmod|mount|powershell|docker|conda|printf|http\S*|cmd|from \w+ import) "
     r"(?!.*\.$)|"
     r"\\[bdwsS]|\(\?|</?\w+[ >].*>|^(bold|dim)( (\{\w+\}|link|red|green|yellow|cyan|magenta|0))*$|"
-    r":[^;{}]+;.*[}:]|\w\{[\w-]+:"
+    r":[^;{}]+;.*[}:]|\w\{[\w-]+:|\{%"
+)
+# names of keys and values, no sentence
+_KEYS = re.compile(
+    r"(?=.*\w_\w)(?!.*\b(?:is|are|of|the|not|with|to|a|than|leave|holds?)\b)[\w+-]+(?:\s+[\w+-]+){4,}", re.S
 )
 _PLACE = re.compile(r"\{(\w*)(?:[:!][^{}]*)?\}")
 
@@ -62,7 +66,8 @@ def is_prose(text: str) -> bool:
     """Whether it has two plain words in a row, so that it is meant for a reader and no name, key or command."""
     plain = _PLACE.sub("0", text)
     found = _WORD.findall(plain)
-    return len(found) >= 2 and max(map(len, found)) > 2 and " " in plain.strip() and not _CODE.search(plain)
+    reads = len(found) >= 2 and max(map(len, found)) > 2 and " " in plain.strip()
+    return reads and not _CODE.search(plain) and not _KEYS.fullmatch(plain)
 
 
 def is_label(text: str) -> bool:
@@ -165,10 +170,12 @@ class _Reader(ast.NodeVisitor):
                 self.visit(value.value)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Add) and all(isinstance(one, ast.Constant | ast.JoinedStr) for one in _sum(node)):
+        parts = list(_sum(node))
+        if any(isinstance(one, ast.Constant | ast.JoinedStr) for one in parts):
             self.take(node)
-        else:
-            self.generic_visit(node)
+            parts = [one for one in parts if not isinstance(one, ast.Constant | ast.JoinedStr | ast.IfExp)]
+        for one in parts if len(parts) > 1 or isinstance(node.op, ast.Add) else (node.left, node.right):
+            self.visit(one)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = ast.unparse(node.func)

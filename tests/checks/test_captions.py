@@ -297,9 +297,9 @@ def test_a_dataset_in_a_dataset_and_samples_among_the_pictures(tmp_path: Path) -
     [
         ([16, 24], {}, ""),
         (64, {}, ""),
-        ([32, 48], {}, "48 makes none larger than 32."),
-        ([64, 32, 48], {}, "48 and 64 make none larger than 32."),
-        ([16, 32, 48], {}, "48 makes none larger than 32."),
+        ([32, 48], {}, "none gets larger than that with 48."),
+        ([64, 32, 48], {}, "none gets larger than that with 48 and 64."),
+        ([16, 32, 48], {}, "none gets larger than that with 48."),
         ([32, 48], {"square_crop": True}, ""),
     ],
 )

@@ -13,7 +13,7 @@ from zdoctor.doctor.languages.catalogue import entries
 from zdoctor.maintenance.messages.__main__ import faults, messages
 
 OTHERS = [language for language in LANGUAGES if language != ENGLISH]
-COMPLETE = [(language, "screen") for language in OTHERS]
+COMPLETE = [(language, domain) for language in OTHERS for domain in DOMAINS]
 
 
 @cache
