@@ -54,8 +54,9 @@ _HINTS = (
 def unparsable_config(config: Config) -> Iterator[Finding]:
     """The config cannot be read.
 
-    What: The trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding, or an environment
-    variable that is not set. A file in which nothing shows whose it is may be another program's: a warning.
+    What: The trainer's own reader would refuse the file: broken YAML or JSON, a wrong encoding. A warning is an
+    environment variable that is not set here, as it may be where the trainer is started, and a file in which nothing
+    shows whose it is, which may be another program's.
     Why: Nothing else can be checked before the file reads; the parser's own message often names a later line.
     Repair: An unclosed quote, a byte-order mark, UTF-16, a trailing comma in JSON and a backslash path are put right
     where the correction is certain; the rest is shown.
@@ -80,19 +81,20 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         message += "\n  {line} | {shown}"
     if hint:
         message += "\n" + hint
+    # that no trainer has such keys is not known of forks, nor what is set where the trainer is started
+    doubtful = problem.kind == "environment" or (problem.kind == "foreign" and config.trainer is None)
     yield found(
         problem.where,
         message,
         otherwise=(
             "Nothing in it can be checked."
-            if problem.kind in ("size", "foreign")
+            if problem.kind in ("size", "foreign", "environment")
             else "The trainer goes on without what is left out."
             if problem.kind == "misread"
             else "The trainer stops at once, before it loads anything."
         ),
         evidence={"kind": problem.kind, "message": problem.message, "text": shown[:200]},
-        # that no trainer has such keys is not known of forks and other programs
-        severity="warning" if problem.kind == "foreign" and config.trainer is None else None,
+        severity="warning" if doubtful else None,
         problem=problem.message if begun is None else problem.message.rstrip("."),
         line=problem.where.line,
         shown=shown[:160],

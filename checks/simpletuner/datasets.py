@@ -147,6 +147,10 @@ def _entry(run: Run, key: str) -> Iterator[Finding]:
         yield bad(run, f"{key}/instance_data_dir", "{key} is missing: a local dataset needs a folder.", LATE)
     yield from _captions(run, key, kind)
     yield from _sizes(run, key)
+    shapes = isinstance(run.setting(f"{key}/crop_aspect_buckets"), list)
+    if run.setting(f"{key}/crop_aspect") in ("random", "closest") and not shapes:
+        why = "{key} is {value}, but crop_aspect_buckets does not list the shapes to crop to."
+        yield bad(run, f"{key}/crop_aspect", why, LATE)
 
 
 def _captions(run: Run, key: str, kind: str) -> Iterator[Finding]:
@@ -168,6 +172,8 @@ def _captions(run: Run, key: str, kind: str) -> Iterator[Finding]:
 
 def _sizes(run: Run, key: str) -> Iterator[Finding]:
     kind = str(run.setting(f"{key}/resolution_type") or text(run, "resolution_type", "pixel_area"))
+    if kind not in _CHOICES["resolution_type"]:
+        return  # in what unit they are is not known
     if run.setting(f"{key}/maximum_image_size") and not run.setting(f"{key}/target_downsample_size"):
         yield bad(run, f"{key}/maximum_image_size", "{key} is {value}, but " + SHRUNK_TO_NOTHING, LATE)
     for name in ("maximum_image_size", "target_downsample_size"):
@@ -180,10 +186,6 @@ def _sizes(run: Run, key: str) -> Iterator[Finding]:
     if kind == "pixel_area" and size is not None and not (type(size) is int or str(size).isdigit()):
         why = "{key} is {value!r}, but with resolution_type: pixel_area it is a whole number of pixels."
         yield bad(run, f"{key}/resolution", why, LATE, new=whole(size) if isinstance(size, float) else None)
-    shapes = isinstance(run.setting(f"{key}/crop_aspect_buckets"), list)
-    if run.setting(f"{key}/crop_aspect") in ("random", "closest") and not shapes:
-        why = "{key} is {value}, but crop_aspect_buckets does not list the shapes to crop to."
-        yield bad(run, f"{key}/crop_aspect", why, LATE)
 
 
 def _least(run: Run, key: str, kind: str) -> Iterator[Finding]:

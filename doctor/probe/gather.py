@@ -68,8 +68,18 @@ def _schema(world: World, config: Config) -> Schema | Unknown:
     if config.trainer is None:
         return Unknown("it is not known which trainer the config is for")
     mined = world.schema(config.trainer, near_sources(world, config))
-    table = shipped(config.trainer) if mined is None else mined
+    if isinstance(mined, Unknown):
+        return mined
+    table = shipped(config.trainer)
+    if mined is not None and (table is None or not _started_elsewhere(config, mined, table)):
+        return mined
     return table or Unknown(f"zdoctor has no table of the keys of {config.trainer}")
+
+
+def _started_elsewhere(config: Config, mined: Schema, table: Schema) -> bool:
+    """Whether a script starts nothing that lies in this checkout, so that it is meant for another one."""
+    started = set(re.findall(r"\w+", config.text)).intersection(table.processes) if config.format == "shell" else set()
+    return bool(started) and started.isdisjoint(mined.processes)
 
 
 def _checkout(schema: Schema) -> Checkout | None:

@@ -46,6 +46,14 @@ def test_an_unknown_word_is_certain_of_the_checkout_alone(name: str, text: str, 
     assert "unless" not in found[0].consequence()
 
 
+def test_a_script_that_the_checkout_lacks_is_of_another_one(tmp_path: Path) -> None:
+    """A script beside an old checkout starts a newer one at another place: the old one's keys say nothing of it."""
+    root = checkout(tmp_path / "any-name", SD_SCRIPTS)
+    text = "python /opt/newer/lumina_train_network.py --gemma2 g.st --ae a.st --output_dir o --latents_only\n"
+    assert not said(root / "t.sh", text, "gemma2")
+    assert [one.severity for one in said(root / "t.sh", text, "latents_only")] == ["warning"]
+
+
 READS_FORMS = """
 class DatasetConfig:
     def __init__(self, **kwargs):

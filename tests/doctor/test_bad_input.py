@@ -356,6 +356,15 @@ def test_a_file_that_is_no_config_is_one_clear_line(
     assert ("--trainer NAME reads it as a config of the trainer of that name" in out) is foreign
 
 
+def test_a_variable_may_be_set_where_the_trainer_is_started(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A program that fills in a template, or a container, sets it; nothing in the file can be judged before."""
+    (tmp_path / "t.yaml").write_text(CONFIGS["unset variable"][0])  # type: ignore[arg-type]
+    assert run("check", "t.yaml") == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert "The environment variable ZDOCTOR_UNSET is not set" in out and "Nothing in it can be checked." in out
+    assert run("check", "t.yaml", "--strict") == 1
+
+
 @pytest.mark.parametrize("name", ["re", "json", "argparse", "typing", "yaml"])
 def test_a_module_in_the_current_folder_is_not_run(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')")

@@ -35,6 +35,8 @@ _SPEAKS = words("""
 _MAKES_NOTHING = _SPEAKS - words("cp mv ln sed touch wget curl git copy move copy-item move-item patch") | words(
     "cd pushd export exit source . read set"
 )
+# with one of these a script shows something, or writes a file of settings, and trains nothing
+_TRAINS_NOTHING = re.compile(r"-h|--help|--(?:show_timesteps|debug_dataset|output_config)(?:=.*)?")
 _CACHES = re.compile(r"(?:\w+_)?cache_(?:latents|text_encoder_outputs|pixel)")
 _READS = ("--dataset_config", "--config_file")
 # a variable that, by its name, holds options
@@ -64,7 +66,7 @@ def starts(
 ) -> tuple[Start, ...] | Problem:
     """Every start of a script whose name `script` matches, with the options of its `--config_file`.
 
-    Where a text starts only what fills the caches, the datasets that these are told.
+    Where a text starts only what fills the caches, or shows something, the datasets that these are told.
     """
     lines = Lines(config.path, config.text)
     try:
@@ -76,8 +78,8 @@ def starts(
     makers: set[str] = set()
     for command in written:
         at = _started(command, script)
-        if at is None:
-            caches += _cache(config, command, lines)
+        if at is None or any(_TRAINS_NOTHING.fullmatch(word.text) for word in command.words[at + 1 :]):
+            caches += _cache(config, command, _CACHES if at is None else script, lines)
             makers |= _named_by(command)
             continue
         if command.broken is not None:
@@ -111,9 +113,9 @@ def _program(command: Command) -> str:
     return re.split(r"[/\\]", command.words[0].text.lstrip("@"))[-1].lower().removesuffix(".exe")
 
 
-def _cache(config: Config, command: Command, lines: Lines) -> list[Start]:
-    """The datasets that a script which fills caches is told."""
-    at = _started(command, _CACHES)
+def _cache(config: Config, command: Command, which: re.Pattern[str], lines: Lines) -> list[Start]:
+    """The datasets that a script is told which fills caches, or which trains nothing for another reason."""
+    at = _started(command, which)
     if at is None or command.broken is not None:
         return []
     options, _ = _options(config.text, command.words[at + 1 :], lines)

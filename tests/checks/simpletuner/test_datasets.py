@@ -74,6 +74,12 @@ def test_harmless_datasets(data: list[dict[str, Any]]) -> None:
     assert ids(report) == [], [finding.text() for finding in report.findings]
 
 
+def test_sizes_in_an_unknown_unit_are_not_judged() -> None:
+    data = [{**SET, "resolution_type": "pixel_area|area", "minimum_image_size": 1024, "resolution": 1.5}, TEXT]
+    (finding,) = (one for one in looked_at(HEALTHY, data).findings if one.rule == "SIM006")
+    assert "does not know" in finding.text()
+
+
 def test_the_least_size_of_the_whole_run_counts_megapixels() -> None:
     found = looked_at({**HEALTHY, "minimum_image_size": 512}, [SET, TEXT]).findings
     (finding,) = (one for one in found if one.rule == "SIM006")

@@ -348,6 +348,19 @@ def test_what_only_speaks_of_a_script_starts_none(line: str) -> None:
     assert len(read("/w/t.sh", f"{line}\n{FLUX} --fp8_base\n").runs) == 1
 
 
+@pytest.mark.parametrize("last", ["--help", "-h", "--output_config"])
+def test_what_ends_before_it_trains_is_no_run(last: str) -> None:
+    reading = read("/w/t.sh", f"docker run --rm image flux_train_network.py {last}\n")
+    assert not reading.runs and "no start of a training" in reading.reason
+    assert len(read("/w/t.sh", f"{FLUX} {last}\n{FLUX} --fp8_base\n").runs) == 1
+
+
+def test_what_shows_its_datasets_is_judged_by_these() -> None:
+    for option in ("--debug_dataset", "--show_timesteps=image"):
+        run = only(read("/w/t.sh", f"python zimage_train_network.py --dataset_config m.toml {option}\n"))
+        assert fields(run, "trainer", "process_type") == ["musubi-tuner", "datasets"]
+
+
 @pytest.mark.parametrize(
     "front",
     [
