@@ -21,12 +21,21 @@ END = "after the training"
 # Ends what is said of a word that zdoctor's list lacks, where the trainer that runs may have another list. Certain
 # are a slip of a word that is known, and what the checkout at hand does not hold.
 UNLESS_KNOWN = ", unless yours is a fork or another version that knows it; --trainer-source FOLDER looks at yours."
+UNLESS_FILLED = ", unless a program puts a value in its place before."
+# What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
+TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>")
+_TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{\w*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
 BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
 
 
 def ends(run: Run, otherwise: str, own: str = BEFORE) -> str:
     """How a run ends by zdoctor's own runner, or `otherwise`."""
     return own if run.by_runner else otherwise
+
+
+def is_to_be_filled(value: object) -> bool:
+    """Whether a value stands for one that a program puts in: `{{ steps }}`, `${STEPS}`, `__STEPS__`."""
+    return isinstance(value, str) and _TO_BE_FILLED.fullmatch(value) is not None
 
 
 def number_of(text: str) -> int | float | None:
@@ -68,7 +77,9 @@ def bad(
     `new` is the value that is certainly meant; `likely` one that may be. `unsure`: that this word or form is not
     taken was not read in the checkout at hand.
     """
-    doubtful = unsure and severity is None and new is None and isinstance(run.setting(key), str | list | dict)
+    template = is_to_be_filled(run.setting(key))
+    doubtful = severity is None and new is None and isinstance(run.setting(key), str | list | dict)
+    doubtful = doubtful and (unsure or template)
     evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}
@@ -83,7 +94,7 @@ def bad(
         if run.by_runner and not silent
         else ("No message says so: " if silent else "The trainer stops ")
         + when
-        + (UNLESS_KNOWN if doubtful else "."),
+        + (UNLESS_FILLED if template and doubtful else UNLESS_KNOWN if doubtful else "."),
         evidence=evidence,
         severity="warning" if doubtful else severity,
         key=key,

@@ -78,7 +78,9 @@ def _schema(world: World, config: Config) -> Schema | Unknown:
 
 def _started_elsewhere(config: Config, mined: Schema, table: Schema) -> bool:
     """Whether a script starts nothing that lies in this checkout, so that it is meant for another one."""
-    started = set(re.findall(r"\w+", config.text)).intersection(table.processes) if config.format == "shell" else set()
+    started = (
+        set(re.findall(r"\w+", config.text)).intersection(table.processes) if config.format == "shell" else set()
+    )
     return bool(started) and started.isdisjoint(mined.processes)
 
 

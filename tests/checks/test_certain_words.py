@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from pathlib import Path
 
@@ -52,6 +53,33 @@ def test_a_script_that_the_checkout_lacks_is_of_another_one(tmp_path: Path) -> N
     text = "python /opt/newer/lumina_train_network.py --gemma2 g.st --ae a.st --output_dir o --latents_only\n"
     assert not said(root / "t.sh", text, "gemma2")
     assert [one.severity for one in said(root / "t.sh", text, "latents_only")] == ["warning"]
+
+
+YAML = "job: extension\nconfig:\n  name: x\n  process:\n  - type: sd_trainer\n    train:\n      "
+TOML = 'pretrained_model_name_or_path = "a.st"\nnetwork_module = "networks.lora"\nnetwork_dim = '
+JSON = '{"model_family": "flux", "num_train_epochs": 0, "data_backend_config": "d.json", "max_train_steps": '
+TEMPLATES = [
+    ("t.yaml", YAML + 'steps: "{{ steps }}"\n', "CFG004"),
+    ("t.yaml", YAML + 'steps: "{steps}"\n', "CFG004"),
+    ("t.yaml", YAML + "steps: {{ steps }}\n", "CFG001"),
+    ("t.toml", TOML + '"__DIM__"\n', "KOH015"),
+    ("t.toml", TOML + "{{ dim }}\n", "CFG001"),
+    ("t.json", JSON + '"$STEPS"}', "SIM003"),
+    ("t.json", JSON + "{{ steps }}}", "CFG001"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "rule"), TEMPLATES)
+def test_a_value_that_a_program_puts_in_is_no_error(name: str, text: str, rule: str, tmp_path: Path) -> None:
+    """No trainer reads a template as it is."""
+    (tmp_path / name).write_text(text)
+    report = check(str(tmp_path / name), selected=[rule])
+    (found,) = (one for one in report.findings if rule == "CFG001" or re.search("steps|_dim", one.evidence["key"]))
+    assert found.severity == "warning" and found.consequence().endswith(
+        "unless a program puts a value in its place before."
+    )
+    if rule == "CFG001":  # nor is anything of it judged
+        assert check(str(tmp_path / name)).exit_code == 3
 
 
 READS_FORMS = """

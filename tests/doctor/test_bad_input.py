@@ -356,7 +356,9 @@ def test_a_file_that_is_no_config_is_one_clear_line(
     assert ("--trainer NAME reads it as a config of the trainer of that name" in out) is foreign
 
 
-def test_a_variable_may_be_set_where_the_trainer_is_started(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_variable_may_be_set_where_the_trainer_is_started(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """A program that fills in a template, or a container, sets it; nothing in the file can be judged before."""
     (tmp_path / "t.yaml").write_text(CONFIGS["unset variable"][0])  # type: ignore[arg-type]
     assert run("check", "t.yaml") == 3
