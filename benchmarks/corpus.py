@@ -9,8 +9,9 @@
 corpus.tsv lists them: repository, commit, path, and the code block of a document or the job that ai-toolkit's own
 interface makes (which needs node and npx). Nothing of them is kept here. CLONES/OWNER/NAME is a git directory or a
 checkout. The half is a hash of repository and path, drawn before any was checked: rules were mended by half A. C to
-G are fresh draws of other repositories, each made when the ones before were mended: nothing was mended by one before its
-first figure. H and I are one more, halved by the same hash: rules were mended by H, and I was looked at once, at the end.
+G are fresh draws of other repositories, each made when the ones before were mended: nothing was mended by one before
+its first figure. H and I are one more, halved by the same hash: rules were mended by H, I was looked at once, at the
+end.
 
 The machine is one of which nothing is known: what depends on its files, cards and packages is not judged. Where the
 repository holds a trainer's source, it lies where its owner has it, and is found and read as on the owner's machine.
