@@ -212,8 +212,9 @@ TWINS = (
 
 
 def files_of(name: str) -> dict[str, str]:
-    """A package's modules, by the names that they are imported by."""
-    return {f"{module.replace('.', '/')}/__init__.py": "" for module in modules_of(plain(name))}
+    """A package's modules, by the names that they are imported by; torch sees no card."""
+    text = "class cuda:\n    device_count = staticmethod(lambda: 0)\n" if name == "torch" else ""
+    return {f"{module.replace('.', '/')}/__init__.py": text for module in modules_of(plain(name))}
 
 
 def made(folder: Path) -> tuple[Path, Path]:

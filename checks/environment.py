@@ -9,6 +9,7 @@ from ..doctor.model import Finding, found
 from ..doctor.model.environment import Environment, Hidden, Installed, Unmet, Version, release
 from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
+from .packages import torchvision_for
 
 _COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
 MOST = 4  # versions that one note names
@@ -181,7 +182,7 @@ def torchvision_of_another_torch(installed: Installed, environment: Environment)
         evidence={
             "python": environment.python,
             "root": environment.root,
-            "wanted": _torchvision_for(release(torch)),
+            "wanted": torchvision_for(release(torch)),
             "index": f"https://download.pytorch.org/whl/{label}" if label else "",
             "torch": torch,
         },
@@ -194,12 +195,6 @@ def _cuda_of(version: str) -> int | None:
     """The major CUDA version that a build names ("2.13.0+cu130"), 0 for one without; None where it names none."""
     found = re.fullmatch(r"[\d.]+\+(?:cpu|cu(\d\d)\d)", version)
     return int(found[1] or 0) if found else None
-
-
-def _torchvision_for(torch: Version) -> str:
-    """The torchvision that was released with a torch: 0.28.0 with 2.13.0 (the table of torchvision's README)."""
-    whole = (*torch, 0, 0)[:3]
-    return f"torchvision==0.{whole[1] + 15}.{whole[2]}" if whole[0] == 2 else ""
 
 
 @rule("PKG010", "error", "package-installed-in-part")

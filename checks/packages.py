@@ -38,8 +38,8 @@ def cpu_build_of_torch(
     which CUDA_VISIBLE_DEVICES does not hide. On a machine with AMD's cards: it ends in +cpu or +cu….
     Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too. On
     Linux it gives the build for NVIDIA's cards.
-    Repair: Install the same version from PyTorch's own index for CUDA; zdoctor shows the command. For AMD's cards the
-    index is that of a release of ROCm, which pytorch.org names.
+    Repair: Install the same version from PyTorch's own index for CUDA, with torchvision (--allow asked, as PKG006).
+    For AMD's cards the index is that of a release of ROCm, which pytorch.org names.
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
@@ -83,7 +83,7 @@ def torch_without_kernels(
     of CUDA 12.8 begin at 7.0 (torch 2.7, and from 2.11 on: 7.5), those of CUDA 13 at 7.5, so none for the P100, V100
     or GTX 10 series. Only official wheels are judged, and where several cards may be meant, only when none is served.
     Why: The import works and the card is found; the first kernel fails.
-    Repair: Install torch for another CUDA version; zdoctor shows the command where the same version of torch has one.
+    Repair: Install the same version of torch for another CUDA version that has it (--allow asked, as PKG006).
     Upstream: https://github.com/pytorch/pytorch/blob/main/RELEASE.md (CUDA support matrix),
     https://github.com/pytorch/pytorch/issues/157517 https://github.com/pytorch/pytorch/issues/172352
     Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
@@ -123,7 +123,7 @@ def driver_older_than_torch(run: Run, environment: Environment, gpus: tuple[Gpu,
     Why: `pip install -U torch` brings the newest CUDA, whatever the driver. torch then reports no card at all. A
     machine with NVIDIA's forward-compatibility package (cuda-compat) works with the older driver, which cannot be
     seen from here; hence a warning.
-    Repair: Update the driver, or install torch for an older CUDA version; zdoctor shows the command.
+    Repair: Update the driver, or install torch for an older CUDA version (--allow asked, as PKG006).
     Upstream: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
     Signature: The NVIDIA driver on your system is too old (found version …)
     """
@@ -154,7 +154,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
     What: The class that the model is loaded with came with a later version than the one installed: Z-Image with
     diffusers 0.36 and transformers 4.51 (Qwen3), Kontext and Qwen-Image with diffusers 0.35, Wan with 0.33.
     Why: Another package, or another trainer in the same environment, pulled an older version in.
-    Repair: Update it. Trainers pin versions, so their own requirements come first.
+    Repair: Update it (--allow asked, as PKG006). Trainers pin versions, so their own requirements come first.
     Upstream: https://github.com/ostris/ai-toolkit/issues/490
     Signature: ImportError: Diffusers is out of date; cannot import name 'ZImagePipeline' from 'diffusers'
     """
@@ -176,6 +176,7 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
                 "version": version,
                 "minimum": _dotted(minimum),
                 "python": environment.python,
+                "root": environment.root,
             },
             name=name,
             architecture=run.recipe.architecture,
@@ -202,13 +203,25 @@ def _index(torch: Version, capability: Capability, driver: int) -> Literal["cu13
     return "cu124" if capability <= (9, 0) and driver >= _DRIVERS[12] and (2, 4) <= torch < (2, 7) else None
 
 
+def torchvision_for(torch: Version) -> str:
+    """The torchvision that was released with a torch: 0.28.0 with 2.13.0 (the table of torchvision's README)."""
+    whole = (*torch, 0, 0)[:3]
+    return f"torchvision==0.{whole[1] + 15}.{whole[2]}" if whole[0] == 2 else ""
+
+
 def _evidence(environment: Environment, gpus: tuple[Gpu, ...]) -> dict[str, object]:
     card, torch = gpus[0], release(environment.versions["torch"])
     driver = re.match(r"\d+", card.driver)
     index = _index(torch, card.capability, int(driver.group())) if card.capability and driver else None
     seen: dict[str, object] = {"python": environment.python, "torch": environment.versions["torch"]}
     seen |= {"capability": list(card.capability or ()), "driver": card.driver, "source": card.source}
-    return seen | ({"index": index, "version": _dotted(torch)} if index else {})
+    if index is None:
+        return seen
+    wanted = [f"torch=={_dotted(torch)}+{index}"]
+    wanted += (
+        [f"{torchvision_for(torch)}+{index}"] if environment.has("torchvision") and torchvision_for(torch) else []
+    )
+    return seen | {"index": index, "version": _dotted(torch), "wanted": wanted, "root": environment.root}
 
 
 def _dotted(version: Version) -> str:
@@ -230,7 +243,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
     out.
     Why: ai-toolkit builds the optimizer after the model was loaded and quantized, and starts wandb after all
     latents and captions were encoded.
-    Repair: Install the package, or take another optimizer.
+    Repair: Install the package (--allow asked, as PKG006), or take another optimizer.
     Upstream: ai-toolkit toolkit/optimizer.py, toolkit/logging_aitk.py; sd-scripts library/train_util.py
     Signature: ModuleNotFoundError: No module named 'dadaptation'; Please install lion_pytorch to use Lion optimizer
     """
@@ -252,7 +265,7 @@ def package_not_installed(run: Run, environment: Environment) -> Iterator[Findin
             run.where(field),
             "{key}: {value} needs the package {package}, and {python} does not have it.",
             otherwise=trainer_of(run.trainer).missing_package.get(field, _WHEN),
-            evidence={"package": package, "python": environment.python},
+            evidence={"package": package, "python": environment.python, "root": environment.root},
             key=run.keys.get(field, field).rpartition("/")[2],
             value=run.recipe.optimizer.name if written is None else written.value,
         )
@@ -267,7 +280,7 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
             None,
             "{python} does not have {packages}, which zdoctor train needs.",
             otherwise="The run ends at its start: training needs packages that are not here.",
-            evidence={"package": '"zdoctor[train]"', "python": environment.python},
+            evidence={"package": "zdoctor[train]", "python": environment.python},
             packages=" and ".join(filter(None, (", ".join(missing[:-1]), missing[-1]))),
         )
 

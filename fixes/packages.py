@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..doctor.model import Finding, Fix, InstallPackages, System
+from ..doctor.model import Finding, Fix, Gpu, InstallPackages, System, Unknown
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
+
+PYTORCH = "https://download.pytorch.org/whl"  # an index for each build below it
 
 
 @repair("PKG001", "PKG002", "PKG003")
@@ -16,35 +18,31 @@ def install_torch_for_this_card(finding: Finding) -> Iterator[Fix]:
     """The same version of torch for another CUDA version, where PyTorch's index has one."""
     seen = finding.evidence
     if "index" in seen:
-        url = f"https://download.pytorch.org/whl/{seen['index']}"
-        packages = f"torch=={seen['version']} torchvision torchaudio"
-        command = _pip(seen["python"], f"--force-reinstall {packages} --index-url {url}")
         title = f"install torch {seen['version']} for CUDA {str(seen['index'])[2:4]}.{str(seen['index'])[4:]}"
-        yield Fix(title, (), safety="show", command=command)
+        yield _installed(seen, title, *seen["wanted"], index=f"{PYTORCH}/{seen['index']}")
 
 
 @repair("PKG004")
 def update_the_package(finding: Finding) -> Iterator[Fix]:
     """The oldest version that will do, or newer."""
     seen = finding.evidence
-    command = _pip(seen["python"], f'-U "{seen["package"]}>={seen["minimum"]}"')
-    yield Fix(f"install a newer {seen['package']}", (), safety="show", command=command)
+    yield _installed(seen, f"install a newer {seen['package']}", f"{seen['package']}>={seen['minimum']}")
 
 
 @repair("PKG005")
 def install_the_package(finding: Finding) -> Iterator[Fix]:
     """By the name it has on PyPI."""
-    seen = finding.evidence
-    name = str(seen["package"]).replace("_", "-")
-    yield Fix(f"install {name}", (), safety="show", command=_pip(seen["python"], name))
+    name = str(finding.evidence["package"]).replace("_", "-")
+    yield _installed(finding.evidence, f"install {name}", name)
 
 
 @repair("PKG009")
-def install_the_torchvision_of_this_torch(finding: Finding) -> Iterator[Fix]:
-    """From the index that this torch came from, where it names its build."""
+def install_the_torchvision_of_this_torch(finding: Finding, gpus: tuple[Gpu, ...] | Unknown) -> Iterator[Fix]:
+    """From the index that this torch came from, where it names its build; not where PKG001 brings another torch."""
     seen = finding.evidence
-    if wanted := str(seen["wanted"]):
-        yield _installed(seen, f"install {wanted}", wanted)
+    waits = isinstance(gpus, tuple) and gpus and str(seen["torch"]).endswith("+cpu")
+    if (wanted := str(seen["wanted"])) and not waits:
+        yield _installed(seen, f"install {wanted}", wanted, index=str(seen["index"]))
 
 
 @repair("PKG006", "PKG007", "PKG008", "PKG014", "PKG016")
@@ -62,7 +60,7 @@ def install_it_once_more(finding: Finding) -> Iterator[Fix]:
     seen = finding.evidence
     if "package" in seen:
         name = f"{seen['package']}=={seen['version']}".replace("_", "-")
-        yield _installed(seen, f"install {name} once more", name, "--force-reinstall --no-deps ")
+        yield _installed(seen, f"install {name} once more", name, options=("--force-reinstall", "--no-deps"))
 
 
 @repair("PKG011")
@@ -81,13 +79,19 @@ def look_at_its_own_packages(finding: Finding, system: System) -> Iterator[Fix]:
     yield Fix(title, (), safety="show", command=setting(((name, value),), system.shell))
 
 
-def _installed(seen: Mapping[str, Any], title: str, wanted: str, options: str = "") -> Fix:
-    """A package brought into an environment, where that is a virtual one and zdoctor can take it back."""
-    index = str(seen.get("index", ""))
+def _installed(
+    seen: Mapping[str, Any], title: str, *wanted: str, index: str = "", options: tuple[str, ...] = ()
+) -> Fix:
+    """Packages brought into an environment, where that is a virtual one and zdoctor can take it back."""
     if root := seen.get("root"):
-        return Fix(title, (InstallPackages(str(root), str(seen["python"]), wanted, index),), safety="ask")
-    words = f'{options}"{wanted}"' + (f" --index-url {index}" if index else "")
-    return Fix(title, (), safety="show", command=_pip(seen["python"], words))
+        steps = tuple(InstallPackages(str(root), str(seen["python"]), one, index) for one in wanted)
+        return Fix(title, steps, safety="ask")
+    words = [*options, *(_quoted(one) for one in wanted), *(("--index-url", index) if index else ())]
+    return Fix(title, (), safety="show", command=_pip(seen["python"], " ".join(words)))
+
+
+def _quoted(requirement: str) -> str:
+    return requirement if re.fullmatch(r"[\w.+=-]+", requirement) else f'"{requirement}"'
 
 
 def _pip(python: object, words: str) -> str:

@@ -165,7 +165,7 @@ class InstallPackages(_Step):
     """Bring a package of the virtual environment at `path` to what is `wanted` ("scipy==1.12.0"), with what it needs.
 
     `python` is the environment's interpreter, `index` the address of another index than pip's own. Steps of one
-    environment are carried out together.
+    environment and index are carried out together.
     """
 
     path: str

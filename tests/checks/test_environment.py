@@ -19,14 +19,16 @@ import pytest
 
 from zdoctor.checks import environment as rules
 from zdoctor.checks.binaries import no_wheel_for_this_python
-from zdoctor.doctor.apply import apply
-from zdoctor.doctor.model import Finding, InstallPackages, Plan, Schema, Unknown, Where
+from zdoctor.checks.packages import cpu_build_of_torch
+from zdoctor.doctor.apply import ApplyError, apply, undo
+from zdoctor.doctor.model import Finding, Fix, Gpu, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
 from zdoctor.doctor.packages.names import REFUSES
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
 from zdoctor.doctor.probe.installed import probe_installed
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import NotApplicable, Rule, Unestablished, all_repairs, all_rules
+from zdoctor.fixes.packages import install_torch_for_this_card
 from zdoctor.tests.environments import drop, offline, pip, put, venv, wheel
 from zdoctor.tests.models import run_of
 
@@ -48,6 +50,17 @@ HEALTHY = {
 }
 
 
+TORCHES = {"2.9.1": True, "2.8.0": True, "2.9.1+cpu": True, "2.9.1+cu128": True, "2.9.1+cu126": False}
+
+
+def torch_that(computes: bool, version: str) -> dict[str, str]:
+    """The least of torch that a repair asks: a card on which something is computed, or not."""
+    told = "x" if computes else "raise RuntimeError('no kernel image is available')"
+    text = "class cuda:\n  device_count = staticmethod(lambda: 1)\nclass _Answer:\n  item = sum = lambda s: s\n"
+    text += f"def ones(*_, **__):\n  x = _Answer()\n  {told}\n  return x\n"
+    return {"torch/__init__.py": text, "torch/version.py": f"__version__ = '{version}'\n"}
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
@@ -55,8 +68,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wheel(folder, name, version)
     wheel(folder, "lycoris-lora", "2.0", ["toml<0.10", "numpy>=1", 'kept-out ; extra == "x"'])
     wheel(folder, "toml", "0.9")
-    wheel(folder, "torch", "2.9.1")
-    wheel(folder, "torch", "2.8.0")
+    for version, computes in TORCHES.items():
+        wheel(folder, "torch", version, files=torch_that(computes, version))
+    wheel(folder, "torchvision", "0.24.1+cu128", ["torch==2.9.1"])
+    wheel(folder, "torchvision", "0.24.1+cpu", ["torch==2.9.1"])
     wheel(folder, "torchvision", "0.24.1", ["torch==2.9.1", "numpy"])
     wheel(folder, "torchvision", "0.23.0", ["torch==2.8.0", "numpy"])
     wheel(folder, "diffusers", "0.36.0")
@@ -128,24 +143,24 @@ def started(root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([python_of(root), "run.py"], cwd=root, capture_output=True, text=True, check=False)
 
 
+def fixes_of(finding: Finding) -> list[Fix]:
+    """On a machine without a card."""
+    return [fix for cure in all_repairs()[finding.rule] for fix in cure.cure(finding, *(() for _ in cure.needs))]
+
+
 def cured(finding: Finding, wheels: Path, root: Path) -> None:
     """The fix carried out; and what is shown where the environment is no venv leads to the same packages."""
-    [fix] = [fix for cure in all_repairs()[finding.rule] for fix in cure.cure(finding)]
+    [fix] = fixes_of(finding)
     with mock.patch.dict(os.environ, offline(wheels)):
         apply(Plan("", (fix,)), state=root / "state")
-    freeze = [sys.executable, "-m", "pip", "--python", str(python_of(root)), "freeze"]
-    after = subprocess.run(freeze, capture_output=True, check=True).stdout
-    [shown] = [
-        fix
-        for cure in all_repairs()[finding.rule]
-        for fix in cure.cure(replace(finding, evidence={**finding.evidence, "root": ""}))
-    ]
+    after = frozen(root)
+    [shown] = fixes_of(replace(finding, evidence={**finding.evidence, "root": ""}))
     assert not shown.steps
     python, dash, pip_, *words = shlex.split(shown.command)
     assert (dash, pip_) == ("-m", "pip")
     command = [sys.executable, "-m", "pip", "--python", python, *words]
     subprocess.run(command, env=offline(wheels), check=True, capture_output=True)
-    assert subprocess.run(freeze, capture_output=True, check=True).stdout == after
+    assert frozen(root) == after
 
 
 def test_a_healthy_environment_is_silent(healthy: Path) -> None:
@@ -338,7 +353,7 @@ def test_builds_of_torch_and_torchvision(
     assert [finding.rule for finding in found] == ["PKG009"] * bool(told)
     for finding in found:
         assert told in finding.text()
-        [fix] = [fix for cure in all_repairs()["PKG009"] for fix in cure.cure(finding)]
+        [fix] = fixes_of(finding)
         [step] = fix.steps
         assert isinstance(step, InstallPackages)
         assert step.wanted == "torchvision==0.24.1" and step.index.endswith(index)
@@ -464,6 +479,51 @@ def test_what_pip_installed_for_the_user_is_before_condas(tmp_path: Path, wheels
     assert found_in(root, {"PYTHONUSERBASE": str(users), "PYTHONNOUSERSITE": "1"}) == []
     (root / "env" / "pyvenv.cfg").write_text("home = /nowhere\n")
     assert "PKG019" not in [one.rule for one in found_in(root, {"PYTHONUSERBASE": str(users)})]
+
+
+@pytest.mark.parametrize(("index", "refused"), [("cu128", ""), ("cu126", "no kernel image is available")])
+def test_torch_without_cuda_is_replaced_with_its_torchvision(
+    index: str, refused: str, checkout: Path, wheels: Path, tmp_path: Path
+) -> None:
+    """One transaction; a torch that does not compute on the card leaves the former set in place."""
+    install(checkout, wheels, "torch-2.9.1+cpu", "torchvision-0.24.1+cpu")
+    environment, _ = looked_at(checkout)
+    card = Gpu(0, "a card", 24 << 30, 23 << 30, (8, 9), "570.65", "recorded")
+    [finding] = cpu_build_of_torch(run_of("m"), environment, (card,), LiveWorld({}, cwd="/").system)
+    assert finding.evidence["wanted"] == ["torch==2.9.1+cu128", "torchvision==0.24.1+cu128"]
+    seen = {**finding.evidence, "index": index}
+    seen["wanted"] = [text.replace("cu128", index) for text in seen["wanted"]][: 1 if refused else 2]
+    [fix] = install_torch_for_this_card(replace(finding, evidence=seen))
+    before = frozen(checkout)
+    with mock.patch.dict(os.environ, offline(wheels)):
+        if refused:
+            with pytest.raises(ApplyError, match=refused):
+                apply(Plan("", (fix,)), state=tmp_path / "state")
+            assert frozen(checkout) == before
+            return
+        done = apply(Plan("", (fix,)), state=tmp_path / "state")
+    after, _ = looked_at(checkout)
+    assert (after.versions["torch"], after.versions["torchvision"]) == ("2.9.1+cu128", "0.24.1+cu128")
+    assert not list(cpu_build_of_torch(run_of("m"), after, (card,), LiveWorld({}, cwd="/").system))
+    undo(done.id, state=tmp_path / "state")
+    assert frozen(checkout) == before
+
+
+def frozen(root: Path) -> str:
+    freeze = [sys.executable, "-m", "pip", "--python", str(python_of(root)), "freeze"]
+    return subprocess.run(freeze, capture_output=True, check=True, text=True).stdout
+
+
+def test_what_comes_from_two_indexes_comes_in_one_transaction(checkout: Path, wheels: Path, tmp_path: Path) -> None:
+    root, python = str(checkout / "venv"), str(python_of(checkout))
+    step = InstallPackages(root, python, "torch==2.9.1+cu128", "https://x.invalid/cu128")
+    before = frozen(checkout)
+    with mock.patch.dict(os.environ, offline(wheels)):
+        plan = Plan("", (Fix("a", (step, InstallPackages(root, python, "toml==0.9"))),))
+        done = apply(plan, state=tmp_path / "state")
+    assert {"torch==2.9.1+cu128", "toml==0.9"} < set(frozen(checkout).split())
+    undo(done.id, state=tmp_path / "state")
+    assert frozen(checkout) == before
 
 
 def of_table(root: Path, *requirements: tuple[str, ...]) -> Installed:

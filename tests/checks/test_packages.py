@@ -175,8 +175,8 @@ def test_wheels_cards_and_drivers(
             []
             if index is None
             else [
-                f"{seen.python} -m pip install --force-reinstall torch=={build_of_torch.partition('+')[0]} "
-                f"torchvision torchaudio --index-url https://download.pytorch.org/whl/{index}"
+                f"{seen.python} -m pip install torch=={build_of_torch.partition('+')[0]}+{index} "
+                f"--index-url https://download.pytorch.org/whl/{index}"
             ]
         )
 
@@ -204,12 +204,12 @@ def test_wheels_and_cards_of_amd(build_of_torch: str, said: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("python", "command"),
     [
-        ("this Python", 'python -m pip install -U "diffusers>=0.36"'),
-        ("/home/a b/bin/python", '"/home/a b/bin/python" -m pip install -U "diffusers>=0.36"'),
-        ("C:\\venv\\python.exe", 'C:\\venv\\python.exe -m pip install -U "diffusers>=0.36"'),
+        ("this Python", 'python -m pip install "diffusers>=0.36"'),
+        ("/home/a b/bin/python", '"/home/a b/bin/python" -m pip install "diffusers>=0.36"'),
+        ("C:\\venv\\python.exe", 'C:\\venv\\python.exe -m pip install "diffusers>=0.36"'),
         (
             "C:\\Al O'Neil\\python.exe",
-            "powershell -Command \"& 'C:\\Al O''Neil\\python.exe' -m pip install -U 'diffusers>=0.36'\"",
+            "powershell -Command \"& 'C:\\Al O''Neil\\python.exe' -m pip install 'diffusers>=0.36'\"",
         ),
     ],
 )

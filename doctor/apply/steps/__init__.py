@@ -83,10 +83,11 @@ def describe(step: Step) -> str:
 
 def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
     """The plan as groups, each carried out at once: all edits of one file together, where the last of them stands,
-    and all that is installed into one environment."""
+    and all that is installed into one environment from one index."""
     groups: dict[object, tuple[Step, ...]] = {}
     for number, step in enumerate(plan.steps):
-        key = behind(at(step.path)) if isinstance(step, SetValue | ReplaceText | InstallPackages) else number
+        key: object = behind(at(step.path)) if isinstance(step, SetValue | ReplaceText | InstallPackages) else number
+        key = (key, step.index) if isinstance(step, InstallPackages) else key
         groups[key] = (*groups.pop(key, ()), step)
     return tuple(groups.values())
 

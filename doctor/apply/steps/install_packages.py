@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from .needs import Needs, Work
 _COMPILED = "__pycache__"
 _SHARED = ("bin", "Scripts", "share", "etc", "include")  # of an environment, by all of its packages
 _IMPORT = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+# torch answers to everything until a card computes: "no kernel image is available" comes from the first kernel
+_COMPUTE = "import torch\nfor card in range(torch.cuda.device_count()): torch.ones(2, device=card).sum().item()"
 
 
 def describe(step: InstallPackages) -> str:
@@ -49,7 +52,7 @@ def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"asking pip what {', '.join(wanted)} takes")
     exact = _resolved(first, wanted)
-    stage = scratch(journal, path / f".zdoctor-new-{journal.id}")
+    stage = scratch(journal, _free(path / f".zdoctor-new-{journal.id}"))
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"installing {', '.join(exact)}")
     into = ["install", "--quiet", "--no-deps", "--ignore-installed", "--prefix", str(stage)]
@@ -57,7 +60,7 @@ def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
     site = next((found for found in stage.rglob("site-packages") if is_real_folder(found)), None)
     if site is None:
         raise ApplyError(f"pip installed nothing of {', '.join(exact)}")
-    kept = path / QUARANTINE / journal.id
+    kept = _free(path / QUARANTINE / journal.id)
     old = path / site.relative_to(stage)
     new = {_name_of(info) for info in site.glob("*.dist-info")}
     for info in sorted(old.glob("*.dist-info")):
@@ -66,6 +69,12 @@ def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
                 move(journal, file, kept / file.relative_to(path))
     _merge(journal, stage, path, kept)
     _require_imports(first, wanted)
+
+
+def _free(path: Path) -> Path:
+    """A name that nothing has yet: one transaction may install from several indexes."""
+    names = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(one for one in chain((path,), names) if not lies(one))
 
 
 def _name_of(info: Path) -> str:
@@ -154,10 +163,17 @@ def _merge(journal: Journal, new: Path, old: Path, kept: Path) -> None:
 
 
 def _require_imports(step: InstallPackages, wanted: Sequence[str]) -> None:
-    """The environment's own Python imports what was asked for. Raises ApplyError with the end of what it said."""
-    found = (requirement(text) for text in wanted)
-    modules = [module for one in found if one is not None for module in modules_of(one.name)]
-    done = subprocess.run([step.python, "-c", _IMPORT, *modules], capture_output=True, text=True, errors="replace")
+    """The environment's own Python imports what was asked for, and a new torch computes on each card."""
+    names = [one.name for one in map(requirement, wanted) if one is not None]
+    modules = [module for name in names for module in modules_of(name)]
+    _try(step, [_IMPORT, *modules], f"cannot import {' and '.join(modules)} after it")
+    if "torch" in names:
+        _try(step, [_COMPUTE], "has a torch that does not compute on every card here")
+
+
+def _try(step: InstallPackages, code: Sequence[str], failure: str) -> None:
+    """Code run by the environment's own Python. Raises ApplyError with the end of what it said."""
+    done = subprocess.run([step.python, "-c", *code], capture_output=True, text=True, errors="replace")
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
-        raise ApplyError(f"{step.python} cannot import {' and '.join(modules)} after it: {last[0]}")
+        raise ApplyError(f"{step.python} {failure}: {last[0]}")
