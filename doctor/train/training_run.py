@@ -28,8 +28,9 @@ from .runtime.gpu_failures import explain_gpu_failures
 from .runtime.train_error import TrainError
 from .sampling.preview_samples import PreviewSamples
 from .settings.explain import explain
-from .settings.names import DTYPES
+from .settings.names import DTYPES, class_path
 from .step.flow_matching import FlowMatchingLoss
+from .step.optimizer import BY_BITSANDBYTES, try_optimizer
 from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
 from .training_loop import RankLoop, TrainingLoop
@@ -49,6 +50,8 @@ def run_training(job: Job) -> TrainResult:
     empty_device_cache()  # an earlier run of the config: the text encoder's process needs the room on the GPU
     with explain_gpu_failures():
         place = choose_placement(job)
+        chosen = job.recipe.optimizer
+        try_optimizer(chosen.name, chosen.settings, job.recipe.learning_rate, place.device)
     job.progress.phase("Checking the model files")
     base = open_base_model(job)
     if place.device.type == "cpu" and max(columns for _, columns in lora_targets(base.model).values()) <= SMALL:
@@ -191,11 +194,17 @@ def _otherwise(run: Run, place: DevicePlacement, trainer: Trainer) -> dict[str, 
     pairs = {
         "device": (run.device, str(place.device)),
         "dtype": (DTYPES[recipe.precision.dtype], place.precision.name),
-        "optimizer": (recipe.optimizer.name, type(trainer.optimizer).__name__.lower()),
+        "optimizer": (recipe.optimizer.name, _called(recipe.optimizer.name, trainer.optimizer)),
         "offload.compile": (recipe.offload.compile, place.compiled),
         "offload.share": (recipe.offload.share or 0.0, place.offloaded),
     }
     return {name: here for name, (asked, here) in pairs.items() if here != asked}
+
+
+def _called(name: str, optimizer: torch.optim.Optimizer) -> str:
+    """The optimizer that was made, by the name that the config has for it."""
+    made = type(optimizer).__name__
+    return name if made == class_path(name).rpartition(".")[2] and name not in BY_BITSANDBYTES else made.lower()
 
 
 def _trained(

@@ -8,6 +8,7 @@ from ...memory.bytes import KINDS as KINDS
 # Networks by the names of ai-toolkit.
 NETWORKS = ("lora", "lokr")
 
+FREE = ("AdamW", "RAdam", "SGD")
 _ADAM = ("weight_decay", "betas", "eps")
 # The settings that each optimizer takes.
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
@@ -24,12 +25,23 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     ),
     "adagrad": ("weight_decay", "lr_decay", "eps", "initial_accumulator_value"),
 }
-# Optimizers from a package of their own: the module, and what pip calls it.
-PACKAGES: dict[str, tuple[str, str]] = {
-    "lion": ("lion_pytorch", "lion-pytorch"),
-    "lion8bit": ("lion_pytorch", "lion-pytorch"),
-    "prodigy": ("prodigyopt", "prodigyopt"),
+# Optimizers from packages of their own: the class, and what pip calls the package. Those that are not above take what
+# their class takes, as does any class that a config names itself ("module.Class").
+CLASSES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("lion", "lion8bit"), ("lion_pytorch.Lion", "lion-pytorch")),
+    "prodigy": ("prodigyopt.Prodigy", "prodigyopt"),
+    **{f"{name.lower()}schedulefree": (f"schedulefree.{name}ScheduleFree", "schedulefree") for name in FREE},
+    "prodigyplus": ("prodigyplus.ProdigyPlusScheduleFree", "prodigy-plus-schedule-free"),
+    "came": ("came_pytorch.CAME", "came-pytorch"),
+    **{f"dadapt{name.lower()}": (f"dadaptation.DAdapt{name}", "dadaptation") for name in ("Adam", "Lion", "AdaGrad")},
 }
+
+
+def class_path(name: str) -> str:
+    """The class of an optimizer from a package, "" for one of torch's, transformers' or bitsandbytes'."""
+    return name if "." in name else CLASSES.get(name, ("", ""))[0]
+
+
 # ai-toolkit clips no gradients for these: they bound their updates themselves.
 UNCLIPPED = ("adafactor",)
 # How gradients are clipped where the config says it: by their norm, whatever the optimizer, or value by value.

@@ -11,6 +11,7 @@ from ...families import family_of, trained
 from ...families.network import lokr_rank
 from ...model.run import Run
 from .names import (
+    CLASSES,
     CLIPS,
     COUNTS,
     DTYPES,
@@ -19,10 +20,10 @@ from .names import (
     LOSSES,
     NETWORKS,
     OPTIMIZERS,
-    PACKAGES,
     SCHEDULERS,
     SCHEMES,
     WAVES,
+    class_path,
 )
 
 # The sides of the smallest picture that the models take, in pixels: one cell.
@@ -102,7 +103,10 @@ def _levers(run: Run) -> Rows:
 
 def _optimizer(run: Run) -> Rows:
     name, settings = run.recipe.optimizer.name, run.recipe.optimizer.settings
-    yield _one_of("optimizer", "The optimizer", name, OPTIMIZERS)
+    known = dict.fromkeys((*OPTIMIZERS, *CLASSES))
+    if "." not in name:
+        words = f"{', '.join(known)}, or the class of an installed package as module.Class"
+        yield _one_of("optimizer", "The optimizer", name, known, words)
     for key, value in settings.items() if name in OPTIMIZERS else ():
         what = f"The setting {key} of the optimizer {name}"
         several = key == "betas" or (key == "eps" and name == "adafactor")
@@ -118,9 +122,10 @@ def _optimizer(run: Run) -> Rows:
             yield *wrong, f"{what} is {value!r}, which is below 0"
         elif key in ("relative_step", "warmup_init") and value:
             yield *wrong, f"{what} sets a rate of its own, which cannot be combined with lr"
-    if name in PACKAGES:
-        module, package = PACKAGES[name]
-        told = f"The optimizer {name} needs a package that is not here; type: pip install {package}"
+    if module := class_path(name).partition(".")[0]:
+        package = CLASSES.get(name, ("", ""))[1]
+        do = f"type: pip install {package}" if package else f"install what brings the module {module}"
+        told = f"The optimizer {name} needs a package that is not here; {do}"
         yield "optimizer", importlib.util.find_spec(module) is None, told
 
 

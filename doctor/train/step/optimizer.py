@@ -1,10 +1,11 @@
-"""The optimizer is torch's own, or of the package that ai-toolkit takes it from."""
+"""The optimizer is torch's own, of the package that ai-toolkit takes it from, or any class that the config names."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from ...model.recipe import Recipe
-from ..runtime.train_error import TrainError
-from ..settings.names import UNCLIPPED
+from ..runtime.train_error import TrainError, first_line
+from ..settings.names import UNCLIPPED, class_path
 
 # Optimizers that have an eight-bit kind, which is the same but for the rounding of its state: their classes, and the
 # bytes per trained weight that 32-bit state takes more.
 EIGHT_BIT = {"adamw": ("AdamW", 6), "adam": ("Adam", 6), "lion": ("Lion", 3)}
+BY_BITSANDBYTES = tuple(f"{name}8bit" for name in EIGHT_BIT)
 # Settings of torch's own that choose how, not what, is computed.
 HOW = {"foreach", "fused", "capturable", "differentiable"}
 # ai-toolkit's, where it is not the optimizer's own 1e-8.
@@ -43,7 +45,7 @@ def make_optimizer(
     keywords: dict[str, Any] = {"lr": rate, **({"eps": EPS} if name in WITH_EPS else {}), **settings}
     if isinstance(keywords.get("betas"), list):
         keywords["betas"] = tuple(keywords["betas"])
-    if name.endswith("8bit"):
+    if name in BY_BITSANDBYTES:
         name = name.removesuffix("8bit")
         word, more = EIGHT_BIT[name]
         made, why = _eight_bit(f"{word}8bit", trained, keywords, device)
@@ -62,6 +64,39 @@ def make_optimizer(
         return _plain(name, trained, keywords, device)
     except (TypeError, ValueError, IndexError, AssertionError) as error:
         raise TrainError(f"The optimizer {name} does not take its settings {dict(settings)}: {error}.") from error
+
+
+def try_optimizer(name: str, settings: Mapping[str, Any], rate: float, device: torch.device) -> None:
+    """Makes one step of a small matrix by an optimizer of a package. Raises TrainError where that fails.
+
+    So that a class that does not exist, lacks an argument or wants another kind of step is told before anything is
+    loaded.
+    """
+    if not class_path(name):
+        return
+    parameter = nn.Parameter(torch.zeros(8, 8, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = make_optimizer(name, settings, rate, [parameter], device, lambda _: None)
+    if switched := as_switched(optimizer):
+        switched.train()
+    try:
+        optimizer_step(optimizer)
+    except (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError) as error:
+        raise TrainError(f"The optimizer {name} makes no step here: {first_line(error)}") from error
+    file = io.BytesIO()
+    try:
+        torch.save(optimizer.state_dict(), file)
+        torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    except Exception as error:  # whatever it keeps there
+        raise TrainError(
+            f"The optimizer {name} keeps more than tensors and numbers, which a run could not go on from: "
+            f"{first_line(error)}"
+        ) from error
+
+
+def as_switched(optimizer: torch.optim.Optimizer) -> Any:
+    """The optimizer where it trains other weights than those to be used, as schedule-free ones do, else None."""
+    return optimizer if all(callable(getattr(optimizer, word, None)) for word in ("train", "eval")) else None
 
 
 def clip_gradients(recipe: Recipe, parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -92,10 +127,8 @@ def _plain(name: str, parameters: list[Any], keywords: dict[str, Any], device: t
         keywords["eps"] = tuple(eps) if isinstance(eps, list | tuple) else (eps, 1e-3)
         # Without these it would set its own learning rate.
         keywords = {"relative_step": False, "scale_parameter": False, **keywords}
-    elif name == "lion":
-        make = importlib.import_module("lion_pytorch").Lion
-    elif name == "prodigy":
-        make = importlib.import_module("prodigyopt").Prodigy
+    elif path := class_path(name):
+        make = _class(path)
     elif name == "adagrad":
         make = torch.optim.Adagrad
     else:
@@ -104,6 +137,22 @@ def _plain(name: str, parameters: list[Any], keywords: dict[str, Any], device: t
             keywords["fused"] = True  # a fifth of the time: tensor by tensor, most of it went into the calls
     optimizer: torch.optim.Optimizer = make(parameters, **keywords)
     return optimizer
+
+
+def _class(path: str) -> Any:
+    """The optimizer class of that path. Raises TrainError."""
+    place, _, name = path.rpartition(".")
+    try:
+        module = importlib.import_module(place)
+    except (ImportError, OSError, RuntimeError) as error:
+        why = first_line(error)
+        raise TrainError(f"The module {place} of the optimizer {path} cannot be imported: {why}") from error
+    found = getattr(module, name, None)
+    if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
+        return found
+    classes = {value for value in vars(module).values() if isinstance(value, type)} - {torch.optim.Optimizer}
+    there = sorted(one.__name__ for one in classes if issubclass(one, torch.optim.Optimizer))
+    raise TrainError(f"{place} has no optimizer {name}; it has {', '.join(there) or 'none'}.")
 
 
 def _eight_bit(

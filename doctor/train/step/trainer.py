@@ -23,7 +23,7 @@ from ..transformer.transformer_blocks import checkpoint_blocks
 from .divergence import explain_divergence
 from .flow_matching import FlowMatchingLoss, mixed_seed
 from .lr_scheduler import lr_factor
-from .optimizer import clip_gradients, make_optimizer, optimizer_step
+from .optimizer import as_switched, clip_gradients, make_optimizer, optimizer_step
 
 # A run ends at so many steps without a finite loss among the last so many.
 MOST_BAD_STEPS, BAD_WITHIN = 3, 100
@@ -75,6 +75,10 @@ class Trainer:
             self.device,
             progress.note,
         )
+        # schedule-free ones: training goes on at other weights than those that are used
+        self.switched = as_switched(self.optimizer)
+        if self.switched is not None:
+            self.switched.train()
         self.ema = {key: value.detach().clone() for key, value in self.parameters.items()} if recipe.ema.use else None
         self.batches = BatchSampler(recipe, items, objective.seed)
         if recipe.offload.gradient_checkpointing:
@@ -133,25 +137,41 @@ class Trainer:
 
     def weights(self) -> dict[str, Tensor]:
         """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
-        values = dict(self.ema) if self.ema is not None else {k: v.detach() for k, v in self.parameters.items()}
+        values = dict(self.ema) if self.ema is not None else self._settled()
         scale = self.recipe.network.scale
         return values if scale == 1.0 else at_scale_one(values, scale)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """Runs the block with the saved weights in the model, and without dropout."""
-        kept = {key: value.detach().clone() for key, value in self.parameters.items()} if self.ema else {}
+        kept = {} if self.ema is None and self.switched is None else self._copied()
         for module in self.network.values():
             module.eval()
         if self.ema is not None:
             self._set(self.ema)
+        elif self.switched is not None:
+            self._set(self._settled())
         try:
             yield
         finally:
             for module in self.network.values():
                 module.train()
-            if self.ema is not None:
+            if kept:
                 self._set(kept)
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {key: value.detach().clone() for key, value in self.parameters.items()}
+
+    def _settled(self) -> dict[str, Tensor]:
+        """The weights to be used, which a schedule-free optimizer has elsewhere than those it trains."""
+        if self.switched is None:
+            return {key: value.detach() for key, value in self.parameters.items()}
+        kept = self._copied()
+        self.switched.eval()
+        settled = self._copied()
+        self.switched.train()
+        self._set(kept)  # to the bit: going there and back rounds
+        return settled
 
     @torch.no_grad()
     def validation_loss(self, items: Sequence[TrainingItem], stop: Callable[[], bool]) -> float | None:
@@ -207,7 +227,7 @@ class Trainer:
                 "without the averages of earlier gradients; the LoRA goes on."
             )
             return
-        own = OPTIMIZERS[self.recipe.optimizer.name]
+        own = OPTIMIZERS.get(self.recipe.optimizer.name, tuple(self.recipe.optimizer.settings))
         settings = [{key: group[key] for key in own if key in group} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state.optimizer)
         for group, values in zip(self.optimizer.param_groups, settings, strict=True):

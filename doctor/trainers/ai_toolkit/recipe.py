@@ -173,7 +173,7 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
         "seed": w.whole("training_seed") if w.has("training_seed") else None,
-        "optimizer": w.text("train/optimizer", default="adamw").lower(),
+        "optimizer": _optimizer(w.text("train/optimizer", default="adamw")),
         "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
     }
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
@@ -224,6 +224,11 @@ def _inside(word: str) -> str:
         return "^"
     rests = (word[count:] for count in range(1, len(word)) if _ROOT.endswith(word[:count]))
     return "|".join([re.escape(word), *(f"^{re.escape(rest)}" for rest in rests)])
+
+
+def _optimizer(name: str) -> str:
+    """In any case; zdoctor's runner also takes a class of a package as module.Class, by its exact name."""
+    return name if "." in name else name.lower()
 
 
 def _precision(w: Written) -> dict[str, Any]:

@@ -17,6 +17,11 @@ OPTIMIZERS = {
     **dict.fromkeys(("lion8bit", "pagedlion8bit"), "lion8bit"),
     **{name: name for name in ("lion", "prodigy", "adafactor")},
 }
+# Those of packages that the trainers call by these names, too.
+OF_PACKAGES = (
+    *("adamwschedulefree", "radamschedulefree", "sgdschedulefree"),
+    *("dadaptadam", "dadaptlion", "dadaptadagrad"),
+)
 # ai-toolkit's eps is larger than that of the packages.
 WITH_EPS = ("adamw", "adamw8bit", "prodigy")
 _SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial")
@@ -28,6 +33,14 @@ def optimizer_of(run: Run, w: Written) -> str:
     if w.flag("use_8bit_adam"):
         return "adamw8bit"
     return "lion" if w.flag("use_lion_optimizer") else run.recipe.optimizer.name
+
+
+def runners_name(run: Run, w: Written) -> str:
+    """The optimizer by the runner's name for it, a class as module.Class; "" for what it does not have."""
+    name, written = optimizer_of(run, w), w.text("optimizer_type")
+    if "." in name and name not in OPTIMIZERS:
+        return written
+    return OPTIMIZERS.get(name, name if name in OF_PACKAGES else "")
 
 
 def optimizer_settings(run: Run, w: Written) -> dict[str, Any]:
@@ -42,8 +55,9 @@ def optimizer_settings(run: Run, w: Written) -> dict[str, Any]:
 
 def refused_rates(run: Run, w: Written) -> Iterator[Reason]:
     name = optimizer_of(run, w)
-    words = ", ".join(dict.fromkeys(OPTIMIZERS.values()))
-    yield from one_of("optimizer", "optimizer_type", name, OPTIMIZERS, words)
+    if not runners_name(run, w):
+        words = ", ".join((*dict.fromkeys(OPTIMIZERS.values()), *OF_PACKAGES))
+        yield "optimizer", f"optimizer_type {name} is not supported; use {words}, or a class as module.Class"
     try:
         settings = optimizer_settings(run, w)
     except (ValueError, SyntaxError):
@@ -90,8 +104,11 @@ def rates_of(run: Run, w: Written) -> dict[str, Any]:
             settings["lr_end"] = 1e-7 * recipe.learning_rate / whole
     if schedule == _MIN_LR:
         settings["eta_min"] = recipe.learning_rate * w.number("lr_scheduler_min_lr_ratio")
+    name = runners_name(run, w)
+    if name.lower().endswith("schedulefree"):  # both trainers then leave the rate as it is
+        schedule, settings = "constant", {}
     return {
-        "optimizer": OPTIMIZERS.get(optimizer_of(run, w), optimizer_of(run, w)),
+        "optimizer": name or optimizer_of(run, w),
         "optimizer_settings": optimizer_settings(run, w),
         "scheduler": "cosine" if schedule == _MIN_LR else schedule,
         "scheduler_settings": settings,

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from zdoctor.doctor.memory.bytes import state_bytes
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.settings.names import OPTIMIZERS, PACKAGES
+from zdoctor.doctor.train.settings.names import CLASSES, OPTIMIZERS, class_path
 from zdoctor.doctor.train.settings.refuse import refuse
-from zdoctor.doctor.train.step.optimizer import clip_gradients, make_optimizer
+from zdoctor.doctor.train.step.optimizer import as_switched, clip_gradients, make_optimizer
 
 from ..patient import run_with
 
@@ -23,8 +23,8 @@ RATE = 1e-2
 
 
 def need(name: str) -> None:
-    if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name][0])
+    if path := class_path(name):
+        pytest.importorskip(path.partition(".")[0])
 
 
 def silent(_: str) -> None: ...
@@ -37,6 +37,8 @@ def start(rank: int = 4, wide: int = 24) -> list[nn.Parameter]:
 
 
 def steps(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], numbers: range) -> None:
+    if switched := as_switched(optimizer):
+        switched.train()
     for number in numbers:
         generator = torch.Generator().manual_seed(number)
         for parameter in parameters:
@@ -50,7 +52,7 @@ def trained(name: str, settings: dict[str, Any], count: int) -> list[Tensor]:
     return [parameter.detach() for parameter in parameters]
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", dict.fromkeys((*OPTIMIZERS, *CLASSES)))
 def test_the_state_is_kept_bit_for_bit(name: str) -> None:
     need(name)
     whole = trained(name, {}, 8)

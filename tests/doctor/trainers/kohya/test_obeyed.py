@@ -126,6 +126,19 @@ def test_the_older_names_of_optimizers_and_ratios() -> None:
     assert (run.recipe.checkpoints.every_epochs, run.recipe.checkpoints.keep) == (2, 2)
 
 
+def test_optimizers_of_packages_are_taken_by_name_and_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # as if all were installed
+    plain = {"lr_scheduler": "cosine", "optimizer_args": ["weight_decay=0.1", "betas=(0.9, 0.95)"]}
+    for written, name, schedule in (
+        ("AdamWScheduleFree", "adamwschedulefree", "constant"),  # which both trainers leave its rate
+        ("prodigyplus.ProdigyPlusScheduleFree", "prodigyplus.ProdigyPlusScheduleFree", "constant"),
+        ("came_pytorch.CAME", "came_pytorch.CAME", "cosine"),
+    ):
+        recipe = trained(run_of(options={**plain, "optimizer_type": written})).recipe
+        assert (recipe.optimizer.name, recipe.lr_scheduler.name) == (name, schedule)
+        assert recipe.optimizer.settings == {"weight_decay": 0.1, "betas": (0.9, 0.95)}
+
+
 def test_values_at_their_default_are_no_setting() -> None:
     plain = {
         "shuffle_caption": False,

@@ -29,7 +29,7 @@ from .runs import run_of, said
         ({"network_args": ["loraplus_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
         ({"dim_from_weights": True}, "dim_from_weights true"),
         ({"base_weights": ["other.safetensors"]}, "base_weights"),
-        ({"optimizer_type": "DAdaptAdam"}, "optimizer_type dadaptadam"),
+        ({"optimizer_type": "SGDNesterov"}, "optimizer_type sgdnesterov"),
         ({"optimizer_type": "Adafactor"}, "relative_step=False"),
         ({"optimizer_args": ["weight_decay=a lot"]}, "no Python values"),
         ({"lr_scheduler": "inverse_sqrt"}, "lr_scheduler inverse_sqrt"),
