@@ -56,7 +56,8 @@ def exclusive(run: Run) -> Iterator[Finding]:
         yield bad(run, "model/assistant_lora_path", why, START)
     if on("train/train_text_encoder") and (recipe.cache_text_embeddings or on("train/unload_text_encoder")):
         why = "{key} is on, but a text encoder cannot be trained once it is unloaded (by cache_text_embeddings or "
-        yield bad(run, "train/train_text_encoder", why + "unload_text_encoder).", CACHE)
+        why += "unload_text_encoder)."
+        yield bad(run, "train/train_text_encoder", why, CACHE)
     cached = [on(f"{dataset.key}/cache_text_embeddings") for dataset in recipe.datasets]
     if any(cached) and not all(cached) and not on("train/cache_text_embeddings"):
         why = "All datasets must cache text embeddings, or none: set train/cache_text_embeddings."

@@ -13,7 +13,6 @@ from ...doctor.trainers import trainer_of
 from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
-from ..keys.values import UNLESS_KNOWN
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
@@ -25,8 +24,16 @@ _DECISIVE = {
     "model": "Without a model section there is no model to train: name_or_path must be specified.",
     "datasets": "Without datasets there is nothing to train on.",
 }
-_SILENT = "The trainer starts without a word and uses its default"
-_STOPS = "The trainer stops at the start, before it loads anything"
+_SILENT = "The trainer starts without a word and uses its default (keys as read by {table})."
+_STOPS = "The trainer stops at the start, before it loads anything (keys as read by {table})."
+_UNLESS_ELSEWHERE = (
+    "The trainer stops at the start, before it loads anything (keys as read by {table}), unless another part of it "
+    "does: the word stands in its source."
+)
+_UNLESS_YOURS = (
+    "The trainer stops at the start, before it loads anything (keys as read by {table}), unless yours is a fork or "
+    "another version that knows it; --trainer-source FOLDER looks at yours."
+)
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,12 @@ def _nearest(schema: Schema, run: Run, one: Stray, written: set[str]) -> tuple[s
     return (nearest, home) if score > 0.65 else (None, "")
 
 
+def _otherwise(refused: bool, elsewhere: bool, doubtful: bool) -> str:
+    if not refused:
+        return _SILENT
+    return _UNLESS_ELSEWHERE if elsewhere else _UNLESS_YOURS if doubtful else _STOPS
+
+
 def _finding(
     config: Config,
     schema: Schema,
@@ -164,12 +177,12 @@ def _finding(
     refused: bool = False,
     decisive: str = "",
 ) -> Finding:
-    message = "{trainer} reads no key {key}"
-    if one.section:
-        message += " in {place}"
-    elif trainer_of(schema.trainer).has_processes:
-        message += " directly in the process"
-    message += "." if refused else ", so it is silently ignored."
+    processes = trainer_of(schema.trainer).has_processes
+    message = (
+        "{trainer} reads no key {key}"
+        + (" in {place}" if one.section else " directly in the process" if processes else "")
+        + ("." if refused else ", so it is silently ignored.")
+    )
     if nearest is not None and home == one.section:
         message += " Did you mean {nearest}?"
     elif nearest is not None:
@@ -177,11 +190,10 @@ def _finding(
     slip = nearest is not None and (likeness(one.name, nearest) > 1 or one.name == nearest)
     elsewhere = one.name in schema.words
     doubtful = refused and (elsewhere or not (slip or schema.source))
-    unless = ", unless another part of it does: the word stands in its source." if elsewhere else UNLESS_KNOWN
     return found(
         key_where(config, one.value),
         message + (" " + decisive if decisive else ""),
-        otherwise=(_STOPS if refused else _SILENT) + " (keys as read by {table})" + (unless if doubtful else "."),
+        otherwise=_otherwise(refused, elsewhere, doubtful),
         evidence=_evidence(config, schema, one, nearest if home == one.section else None, nearest),
         severity="error" if decisive or (refused and not doubtful) else "warning",
         trainer=schema.trainer,

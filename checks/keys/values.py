@@ -20,8 +20,13 @@ FIRST_SAVE = "at the first save"
 END = "after the training"
 # Ends what is said of a word that zdoctor's list lacks, where the trainer that runs may have another list. Certain
 # are a slip of a word that is known, and what the checkout at hand does not hold.
-UNLESS_KNOWN = ", unless yours is a fork or another version that knows it; --trainer-source FOLDER looks at yours."
-UNLESS_FILLED = ", unless a program puts a value in its place before."
+SILENT = "No message says so: {when}."
+STOPS = "The trainer stops {when}."
+UNLESS_YOURS_KNOWS = (
+    "The trainer stops {when}, unless yours is a fork or another version that knows it; --trainer-source FOLDER "
+    "looks at yours."
+)
+UNLESS_FILLED = "The trainer stops {when}, unless a program puts a value in its place before."
 # What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
 TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>")
 _TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{\w*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
@@ -80,6 +85,7 @@ def bad(
     template = is_to_be_filled(run.setting(key))
     doubtful = severity is None and new is None and isinstance(run.setting(key), str | list | dict)
     doubtful = doubtful and (unsure or template)
+    when = when.format_map({"key": key, "value": run.setting(key), **args})
     evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
         evidence |= {"new": new, "pointer": run.pointer(key)}
@@ -92,9 +98,13 @@ def bad(
         why + (" Did you mean {meant}?" if meant is not None else ""),
         otherwise="The runner does not start on such a value."
         if run.by_runner and not silent
-        else ("No message says so: " if silent else "The trainer stops ")
-        + when
-        + (UNLESS_FILLED if template and doubtful else UNLESS_KNOWN if doubtful else "."),
+        else SILENT
+        if silent
+        else STOPS
+        if not doubtful
+        else UNLESS_FILLED
+        if template
+        else UNLESS_YOURS_KNOWS,
         evidence=evidence,
         severity="warning" if doubtful else severity,
         key=key,

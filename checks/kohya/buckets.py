@@ -40,9 +40,12 @@ def bucket_sizes(config: Config, run: Run) -> Iterator[Finding]:
             # beside a file of options alone a command line may give what is left out
             if (written or config.format != "toml") and key not in seen and not _holds(name, limit, steps, sides):
                 seen.add(key)
-                why = "{name} is {limit}, and the resolution {resolution} is "
-                why = why if written else why.replace(", and", ", its default, and", 1)
-                why += "smaller." if name.startswith("min") else "larger."
+                why = (
+                    "{name} is {limit}"
+                    + ("" if written else ", its default")
+                    + ", and the resolution {resolution} is "
+                    + ("smaller." if name.startswith("min") else "larger.")
+                )
                 yield refused(run, key, why, DATA, name=name, limit=limit, resolution="x".join(map(str, sides)))
 
 

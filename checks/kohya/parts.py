@@ -128,10 +128,9 @@ def _absent(
     if re.match(r"put (the|your)\b", text):
         message = "{text} is a placeholder: put in the real path of {what}."
     elif kind == "folder" and not is_placeholder:
-        message = "{text} is a folder; {trainer} opens {what} as one safetensors file"
+        message = "{text} is a folder; {trainer} opens {what} as one safetensors file."
         if run.trainer == "sd-scripts" and part.name == "transformer":
-            message += ", or a folder whose transformer/ holds diffusion_pytorch_model in exactly three shards"
-        message += "."
+            message += " A folder will do whose transformer/ holds diffusion_pytorch_model in exactly three shards."
     elif kind == "missing" and not is_placeholder and _HUB.fullmatch(text) and not text.endswith(_ENDINGS):
         message = "{text} reads like a hub id, and {trainer} downloads nothing: name the file of {what}."
     yield found(

@@ -141,7 +141,8 @@ def _blocks(missing: Iterable[str], needed: Iterable[str]) -> str:
     lost, whole = grouped(missing), grouped(needed)
     gone = [block for block, count in lost.items() if count == whole[block]]
     parts = [block for block in lost if block not in gone]
-    return ", ".join(f"{what} of {few(blocks)}" for what, blocks in (("all", gone), ("parts", parts)) if blocks)
+    where = (f"all of {few(gone)}" if gone else "", f"parts of {few(parts)}" if parts else "")
+    return ", ".join(filter(None, where))
 
 
 def grouped(names: Iterable[str]) -> Counter[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-_PLACE = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}")
+PLACE = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}")
 
 
 LEAD = 12  # characters of a text that may end with somebody else's words
@@ -16,7 +16,7 @@ class Template:
     """`pieces` are its plain texts, `names` the places between them; one that `quotes` ends with anybody's words."""
 
     def __init__(self, text: str) -> None:
-        parts = _PLACE.split(text)
+        parts = PLACE.split(text)
         self.text = text
         self.pieces = [one.replace("{{", "{").replace("}}", "}") for one in parts[::2]]
         self.names = parts[1::2]
@@ -48,5 +48,5 @@ template = cache(Template)
 
 def fill(pattern: str, values: Mapping[str, str]) -> str:
     """A template with values that are finished texts, whatever format it asks for."""
-    text = _PLACE.sub(lambda place: values.get(place[1], place[0]), pattern)
+    text = PLACE.sub(lambda place: values.get(place[1], place[0]), pattern)
     return text.replace("{{", "{").replace("}}", "}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..model.said import Filled
 from .catalogue import Catalogue
-from .template import fill
+from .template import PLACE, fill
 
 LONGEST = 4000  # characters of a text whose template is looked for
 MOST_PARTS = 12  # of a line that is looked at as one that was put together
@@ -23,7 +23,9 @@ _LIST = re.compile(r", and |, | and ")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _QUOTED = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\=]\S*")
 _PROSE = re.compile(r"(?<![\w.-])[a-z]{2,},? [a-z]{2,}(?![\w.(-])")
-_WIDE = re.compile(r"(?<=[。；：，、！？（）「」]) | (?=[。；：，、！？（）「」])")
+_WIDE = re.compile(
+    r"(?<=[。；：，、！？（）「」]) | (?=[。；：，、！？（）「」])|(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])"
+)
 # What stands between parts of a line that were put together, and in Chinese.
 _BETWEEN = ((" · ", " · "), ("; ", "；"), (": ", "："), (", ", "，"))
 
@@ -37,15 +39,15 @@ class Translation:
         self.known: dict[str, str | None] = {}
 
     def __call__(self, text: str) -> str:
-        if isinstance(text, Filled) and (made := self._filled(text)):
-            return made
-        core = text.strip()
-        made = self._of(core)
-        return text if made is None else text.replace(core, made, 1)
+        made = self._filled(text) if isinstance(text, Filled) else None
+        core = text if made else text.strip()
+        made = made or self._of(core)
+        return text if made is None else text.replace(core, self._joined([made]), 1)
 
     def _filled(self, text: Filled) -> str | None:
         """A text whose template is known: that is translated as a text whose places are names."""
-        made = None if "{{" in text.template else self._of(text.template.strip())
+        places_only = not _LETTERS.search(PLACE.sub("", text.template))
+        made = text.template if places_only else None if "{{" in text.template else self._of(text.template.strip())
         if made is None:
             return None
         return made.format_map({name: self._given(value) for name, value in text.arguments.items()})
@@ -54,7 +56,8 @@ class Translation:
         """A finished text: as a whole, else sentence by sentence, else by what separates its parts."""
         if text not in self.known:
             unknown = len(text) > LONGEST or not _LETTERS.search(text)
-            self.known[text] = None if unknown else self._whole(text) or self._sentences(text) or self._parts(text)
+            ways = (self._whole, self._led, self._sentences, self._parts)
+            self.known[text] = None if unknown else next(filter(None, (way(text) for way in ways)), None)
         return self.known[text]
 
     def _whole(self, text: str) -> str | None:
@@ -73,6 +76,13 @@ class Translation:
     def _exact(self, text: str) -> str | None:
         same = (catalogue.exact(text) or catalogue.exact(f"the {text}") for catalogue in self.catalogues)
         return next((fill(made, {}) for made in same if made), None)
+
+    def _led(self, text: str) -> str | None:
+        """Sentences behind what they are about: "packages, host: …"."""
+        lead, colon, rest = text.partition(": ")
+        if not colon or not (known := self._each(_LIST.split(lead))) or not (made := self._of(rest)):
+            return None
+        return f"{'，'.join(known)}：{made}" if self.chinese else f"{', '.join(known)}: {made}"
 
     def _sentences(self, text: str) -> str | None:
         """The longest runs of sentences that are known; the others stay as they are."""

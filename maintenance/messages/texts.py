@@ -66,8 +66,9 @@ def is_prose(text: str) -> bool:
     """Whether it has two plain words in a row, so that it is meant for a reader and no name, key or command."""
     plain = _PLACE.sub("0", text)
     found = _WORD.findall(plain)
-    reads = len(found) >= 2 and max(map(len, found)) > 2 and " " in plain.strip()
-    return reads and not _CODE.search(plain) and not _KEYS.fullmatch(plain)
+    sentence = "{" in text and text.endswith(".") and bool(found)
+    reads = sentence or (len(found) >= 2 and max(map(len, found)) > 2)
+    return reads and " " in plain.strip() and not _CODE.search(plain) and not _KEYS.fullmatch(plain)
 
 
 def is_label(text: str) -> bool:
