@@ -91,7 +91,7 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         otherwise=(
             "Nothing in it can be checked."
             if problem.kind in ("size", "foreign", "environment")
-            else "The trainer stops at once" + UNLESS_FILLED
+            else f"The trainer stops at once. {UNLESS_FILLED}"
             if template
             else "The trainer goes on without what is left out."
             if problem.kind == "misread"

@@ -26,7 +26,7 @@ UNLESS_YOURS_KNOWS = (
     "The trainer stops {when}, unless yours is a fork or another version that knows it; --trainer-source FOLDER "
     "looks at yours."
 )
-UNLESS_FILLED = "The trainer stops {when}, unless a program puts a value in its place before."
+UNLESS_FILLED = "It does not where a program puts a value in its place before."
 # What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
 TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>")
 _TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{\w*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
@@ -102,7 +102,7 @@ def bad(
         if silent
         else STOPS
         if not doubtful
-        else UNLESS_FILLED
+        else f"{STOPS} {UNLESS_FILLED}"
         if template
         else UNLESS_YOURS_KNOWS,
         evidence=evidence,

@@ -65,7 +65,7 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             args = {"name": name, "value": written.value}
             evidence = {"key": key, "pointer": run.pointer(key), "new": new}
             template = is_to_be_filled(written.value)
-            otherwise = otherwise.removesuffix(".") + UNLESS_FILLED if template else otherwise
+            otherwise = f"{otherwise} {UNLESS_FILLED}" if template else otherwise
             severity: Severity | None = "warning" if template else None
             yield found(written.where, message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
 
