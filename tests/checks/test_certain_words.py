@@ -76,7 +76,7 @@ def test_a_value_that_a_program_puts_in_is_no_error(name: str, text: str, rule: 
     report = check(str(tmp_path / name), selected=[rule])
     (found,) = (one for one in report.findings if rule == "CFG001" or re.search("steps|_dim", one.evidence["key"]))
     assert found.severity == "warning" and found.consequence().endswith(
-        "unless a program puts a value in its place before."
+        "It does not where a program puts a value in its place before."
     )
     if rule == "CFG001":  # nor is anything of it judged
         assert check(str(tmp_path / name)).exit_code == 3
