@@ -1,11 +1,12 @@
 """Peaks of training steps that are rehearsed without data, beside what is predicted in a closed form.
 
-    python benchmarks/trace.py [full] [FAMILY ...] [--source CHECKOUT]
+    python benchmarks/trace.py [full] [FAMILY ...] [TRAINER/CLASS ...] [--source CHECKOUT]
 
 The real transformer with a LoRA makes a step on tensors without data (doctor/train/rehearsal), which takes no GPU
 and little memory: with few blocks in many settings, or as it is published in few (`full`). Counted are the bytes of
 all tensors that are alive, each rounded up to 512, but for the optimizer's, and not CUDA's context, workspaces and
-fragmentation. Of a class of ai-toolkit's own it is that of its checkout. The prediction is what `zdoctor check` says
+fragmentation. Of a class of ai-toolkit's own it is that of its checkout; one of musubi-tuner or sd-scripts is named
+as maintenance/kohya_classes.py has it, and computes as these trainers do. The prediction is what `zdoctor check` says
 of the same model and settings. Minutes on a CPU.
 """
 
@@ -32,7 +33,7 @@ from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import Case
 from zdoctor.doctor.memory.rehearsal import asked_of
-from zdoctor.doctor.model import Component, Gpu, Memory, ModelFolder, Run, System, Unknown
+from zdoctor.doctor.model import Component, Dataset, Gpu, Memory, ModelFolder, Run, System, Unknown
 from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.model.trainer import RUNNER
@@ -40,6 +41,8 @@ from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step
 from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
 from zdoctor.doctor.trainers.read import read_config
+from zdoctor.maintenance.kohya_classes import OF_KOHYA as OF
+from zdoctor.maintenance.kohya_classes import own_of_kohya
 from zdoctor.maintenance.trainer_classes import own
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
@@ -86,6 +89,14 @@ FEWER = (
 )
 
 
+# architecture in which a class of kohya's trainers is tried, with a config that has few blocks
+OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "sd-scripts/Flux": ("flux", {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True}),
+    "musubi-tuner/Flux": ("flux_kontext", {"num_layers": 4, "num_single_layers": 2, "guidance_embeds": True}),
+    "musubi-tuner/ZImageTransformer2DModel": ("zimage", {"n_layers": 4}),
+}
+
+
 class Setting(NamedTuple):
     architecture: str
     trainer: str
@@ -119,6 +130,8 @@ def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
 
 
 def run_of(one: Setting) -> Run:
+    if "/" in one.trainer:
+        return run_of_kohya(one)
     folders = "".join(f", control_path_{n + 1}: c" for n in range(one.controls))
     again = str(one.checkpointing).lower()
     quantize = "quantize: true, qtype: qfloat8, quantize_te: false, " if one.quantized else ""
@@ -137,13 +150,38 @@ def run_of(one: Setting) -> Run:
     return replace(run, trainer=RUNNER, recipe=replace(run.recipe, precision=precision))
 
 
+def settings_of_kohya(name: str) -> Iterator[Setting]:
+    architecture = OF_KOHYA[name][0]
+    controls = int(family_of(architecture).edits)
+    for size, count, rank, again, quantized in product((512, 1024), (1, 2), (16, 96), (True, False), (True, False)):
+        if (size, count, again) != (1024, 2, False):  # which nobody trains
+            yield Setting(architecture, name, size, count, rank, quantized, again, controls)
+
+
+def run_of_kohya(one: Setting) -> Run:
+    trainer = one.trainer.partition("/")[0]
+    kohya = family_of(one.architecture).kohya[trainer]
+    flags = " --gradient_checkpointing" * one.checkpointing + " --fp8_base" * one.quantized
+    text = (
+        f"accelerate launch {kohya.script}.py --{kohya.files['transformer']} /m/t --mixed_precision bf16 "
+        f"--output_dir o --network_module {kohya.network_module} --network_dim {one.rank} --dataset_config d.toml "
+        f"--network_train_unet_only --cache_latents --cache_text_encoder_outputs{flags}"
+    )
+    run = read_config("t.sh", text.encode(), {}, trainer=trainer).runs[0]
+    folders = ("/c",) * one.controls
+    made = Dataset("datasets/0", "/d", "txt", resolutions=(one.pixels,), control_folders=folders)
+    return replace(run, recipe=replace(run.recipe, batch_size=one.batch, datasets=(made,), controls_match=True))
+
+
 def predicted(memory: Memory | Unknown) -> int:
     assert isinstance(memory, Memory), memory
     step = next(phase for phase in memory.phases if phase.name == STEP)
     return sum(size for name, size in step.items.items() if name in COUNTED)
 
 
-def rehearsed(case: Case) -> int:
+def rehearsed(case: Case, of_kohya: str) -> int:
+    if of_kohya:
+        return rehearsed_of_kohya(case, of_kohya)
     asked = asked_of(case)
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
     network = Network(rank=asked.rank, alpha=float(asked.rank))
@@ -162,6 +200,19 @@ def rehearsed(case: Case) -> int:
     return run_step(step).peak
 
 
+def rehearsed_of_kohya(case: Case, name: str) -> int:
+    asked, of = asked_of(case), case.sizes.of_kohya
+    assert of is not None
+    counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=True)}
+    trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
+    batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
+    network = Network(rank=asked.rank, alpha=float(asked.rank))
+    made = own_of_kohya(name, asked.way)
+    again = asked.checkpointing
+    step = Step(name, counts, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made)
+    return run_step(step).peak
+
+
 def _encoders(architecture: str) -> dict[str, Component]:
     """Text encoders of which only the files would say how large they are: no part of a step."""
     family = family_of(architecture)
@@ -173,18 +224,19 @@ def _encoders(architecture: str) -> dict[str, Component]:
 def main(families: list[str], *, full: bool) -> None:
     print(f"{'setting':84} {'rehearsed':>9} {'predicted':>9}  GiB")
     errors: list[float] = []
-    for architecture in families or MODELS:
-        config = MODELS[architecture][full]
+    for asked in families or (*MODELS, *OF_KOHYA):
+        of_kohya = asked if "/" in asked else ""
+        architecture, config = OF_KOHYA[asked] if of_kohya else (asked, MODELS[asked][full])
         name = family_of(architecture).class_name
         main = loader.main if (loader := family_of(architecture).loader) else "transformer"
         part = Component(main, "/m/t", name, config, (), needed=needed_tensors(name, config))
         folder = ModelFolder("/m", "diffusers", "/m", {main: part, **_encoders(architecture)})
-        for one in settings(architecture, full=full):
+        for one in settings_of_kohya(of_kohya) if of_kohya else settings(architecture, full=full):
             began = time.monotonic()
             run, card = run_of(one), OLD_CARD if one.is_old else CARD
             on = placed(run, folder, (), SYSTEM, (card,))
             assert isinstance(on, Placed), on
-            found, said = rehearsed(on.case), predicted(predict(run, folder, (), SYSTEM, (card,)))
+            found, said = rehearsed(on.case, of_kohya), predicted(predict(run, folder, (), SYSTEM, (card,)))
             errors.append(said / found - 1)
             words = (
                 f"{architecture} {one.trainer} {one.pixels} px, batch {one.batch}, rank {one.rank}, "

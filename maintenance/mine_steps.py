@@ -33,6 +33,8 @@ from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import WAYS, Step, rehearsed, rehearsed_vae
 from zdoctor.doctor.train.rehearsal.watch import Held
 from zdoctor.maintenance.classes import CLASSES
+from zdoctor.maintenance.kohya_classes import OF_KOHYA, own_of_kohya, shapes_of_kohya
+from zdoctor.maintenance.kohya_classes import WAYS as WAYS_OF_KOHYA
 from zdoctor.maintenance.trainer_classes import own
 
 _PUBLISHED = {source.name: source.configs for source in CLASSES}
@@ -112,8 +114,12 @@ PICTURES = {"one": 1, "several": 2}
 def mined(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
     """The figures of one published config."""
     config = shallow(name, published, lists)
-    ways = WAYS[:1] if WHOLE in lists else WAYS if family_with(name).own else WAYS[:2]
-    shapes = mined_tensors(name, config)
+    if name in OF_KOHYA:
+        ways: Sequence[str] = WAYS_OF_KOHYA
+        shapes: Mapping[str, tuple[int, ...]] = shapes_of_kohya(name, config)
+    else:
+        ways = WAYS[:1] if WHOLE in lists else WAYS if family_with(name).own else WAYS[:2]
+        shapes = mined_tensors(name, config)
     return {
         "config": {key: value for key, value in published.items() if isinstance(value, bool)},
         "numbers": {one: sum(map(prod, block_linears(shapes, (one,)).values())) // FEW for one in lists if one},
@@ -168,7 +174,17 @@ def _run(
     size, cells, text, rank = setting
     batch = Batch(size, (1, *cells), text)
     network = Network(rank=rank, alpha=rank)
-    step = Step(name, config, list(lists), list(lists), batch, network, way, checkpointing=again, own=own(name))
+    step = Step(
+        name,
+        config,
+        list(lists),
+        list(lists),
+        batch,
+        network,
+        way,
+        checkpointing=again,
+        own=own_of_kohya(name, way) or own(name),
+    )
     return rehearsed(step, draws=not again)
 
 
@@ -220,6 +236,8 @@ def _row(grid: Any, values: Sequence[int], *, pairs: bool = False) -> list[float
 
 def lists_of(name: str) -> dict[str, str]:
     """The lists of blocks of a class, each with the key of its config that counts them; or all of it."""
+    if name in OF_KOHYA:
+        return dict(OF_KOHYA[name].lists)
     counted = mined_class_of(name)["tables"][0]["lists"]
     blocks = family_with(name).blocks or [one for one in counted if "." not in one]
     return {one: counted[one] for one in blocks} or {WHOLE: ""}
@@ -231,14 +249,15 @@ def main(names: list[str]) -> None:
         sys.path.insert(0, names[place + 1])
         names = [*names[:place], *names[place + 2 :]]
     version = f"diffusers {import_module('diffusers').__version__}, torch {torch.__version__.partition('+')[0]}"
-    for name in names or (*CONFIGS, *VAES):
+    for name in names or (*CONFIGS, *OF_KOHYA, *VAES):
         print(name, flush=True)
         if name in VAES:
             encode, decode = (round(peak / SIDE**2, 1) for peak in rehearsed_vae(*VAES[name], SIDE))
             found: dict[str, Any] = {"from": version, "encode": encode, "decode": decode}
         else:
             lists = lists_of(name)
-            found = {"from": version, "tables": [mined(name, config, lists) for config in CONFIGS[name]]}
+            configs = OF_KOHYA[name].configs if name in OF_KOHYA else CONFIGS[name]
+            found = {"from": version, "tables": [mined(name, config, lists) for config in configs]}
         before = json.loads(STEPS_FILE.read_text("utf-8")) if STEPS_FILE.exists() else {}
         STEPS_FILE.write_text(text_of({**before, name: found}), "utf-8")
 

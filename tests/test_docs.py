@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def memory_judged(family: Family) -> bool:
     return family.memory is not None and bool(mined_tables(family.class_name))
 
 
+def of_kohya(family: Family, trainer: str) -> list[str]:
+    """What is judged in a trainer that has a file for each component."""
+    of = family.kohya.get(trainer)
+    if of is None or family.transformer is None:
+        return []
+    return ["files", "memory"] if of.memory and mined_tables(of.memory.steps) else ["files"]
+
+
 def families_page() -> str:
     """docs/families.md: what is judged of each model family in each trainer, by its record."""
     lines = [
@@ -79,10 +88,7 @@ def families_page() -> str:
         cells = [
             ["files", *memory] if by_folder else [],
             ["files", *elsewhere] if by_folder and family.simpletuner else [],
-            *(
-                ["files"] if family.transformer and one in family.kohya else []
-                for one in ("sd-scripts", "musubi-tuner")
-            ),
+            *map(partial(of_kohya, family), ("sd-scripts", "musubi-tuner")),
             ["files", *memory, "trains"] if family.own else [],
         ]
         row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ...doctor.families.record.block_swap import by_ratio, halves, halves_and_one
 from ...doctor.model import Component, Run
 
 # the names of numbered blocks: Flux' double and single ones, those of Z-Image
@@ -55,14 +56,10 @@ def most(family: str, doubles: int, singles: int) -> int:
     return max(takes)
 
 
-def _shares(family: str, n: int, doubles: int, singles: int) -> tuple[int, int]:
+def _shares(family: str, n: int, doubles: int, singles: int) -> tuple[int, ...]:
     """How many of each stack go when `n` are asked for."""
-    if family != "flux_2":
-        return n // 2, 2 * (n - n // 2) + (family in _ONE_MORE)
-    double = round(n / (1 + singles / doubles / 2))
-    single = round(double * singles / doubles)
-    over = max(0, double - (doubles - 2)) if 2 * doubles < singles else -max(0, -(-(single - singles + 2) // 2))
-    return double - over, single + 2 * over
+    how = by_ratio if family == "flux_2" else halves_and_one if family in _ONE_MORE else halves
+    return how(n, (doubles, singles))
 
 
 def _held(transformer: Component | None) -> tuple[int, int]:

@@ -86,7 +86,8 @@ class Case:
     def tokens(self) -> tuple[int, int]:
         """(image, text) tokens of the largest picture or film; a control image has as many as its picture."""
         figures, image = self.sizes.figures, max(self.tokens_of(*picture) for picture in self.pictures)
-        own = figures.control_pixels if not self.recipe.controls_match else 0
+        of = self.sizes.of_kohya or figures
+        own = of.control_pixels if not self.recipe.controls_match else 0
         control = own // figures.pixels**2 or image
         text = _up(figures.text + self.controls * figures.control_text, figures.padding)
         image = (
@@ -102,7 +103,7 @@ class Case:
     @property
     def controls(self) -> int:
         """How many control images a picture has."""
-        most = max((len(dataset.control_folders) for dataset in self.recipe.datasets), default=0)
+        most = max((len(one.control_folders or one.controls) for one in self.recipe.datasets), default=0)
         return most if self.sizes.figures.several_controls else min(family_of(self.recipe.architecture).edits, most)
 
     def tokens_of(self, width: int, height: int) -> int:
@@ -136,12 +137,29 @@ class Case:
         """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
         if not self.card:
             return weights
+        if self.sizes.of_kohya:
+            return weights - self.swapped
         away = int(offloaded_share(self.run) * self.blocks)
         return weights - away + min(away, 2 * self.blocks * self.sizes.block // max(1, self.sizes.blocks))
+
+    @cached_property
+    def swapped(self) -> int:
+        """What waits in host memory of blocks that change places with those on the card: their Linears."""
+        of, asked = self.sizes.of_kohya, self.recipe.offload.swapped
+        if of is None or asked < 1 or not self.card:
+            return 0
+        byte = self.width if self.recipe.precision.quantization is None else 1
+        each = of.swaps(asked, [count for count, *_ in self.sizes.swapped])
+        return sum(
+            min(most, count) * (byte * eight + self.width * others)
+            for count, (most, eight, others) in zip(each, self.sizes.swapped, strict=True)
+        )
 
     @property
     def way(self) -> str:
         """How the blocks and their LoRA compute, as `Steps` has it."""
+        if self.sizes.of_kohya and self.width == 2:
+            return "autocast" if self.recipe.precision.quantization is None else "autocast float8"
         if self.run.by_runner and self.is_half:
             return "float16"
         copied = trainer_of(self.run.trainer).lora_copies and self.recipe.network.type != "lokr"

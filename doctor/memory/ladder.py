@@ -1,4 +1,4 @@
-"""What would lower the peak of a run, in the words of its config: ai-toolkit's or SimpleTuner's."""
+"""What would lower the peak of a run, in the words of its config."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .phases import highest_of, host_peak_of, peak_of
 # The settings, what they do to what is learnt, and the case with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Case]
 _SIZES = "validation.prompt_sizes"  # SimpleTuner's option for those of all samples
+_FEW = 2  # blocks
 _EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
@@ -35,6 +36,8 @@ def alternatives_of(case: Case, host_free: int) -> list[Alternative]:
 
 def steps_for(case: Case) -> Callable[..., Iterator[Step]] | None:
     """What lowers the peak step by step in the words of the run's trainer; None where these are not known."""
+    if case.sizes.of_kohya is not None:
+        return _of_kohya
     if "offload.low_vram" in case.run.keys:
         return _of_ai_toolkit
     return _of_simpletuner if _SIZES in case.run.keys else None
@@ -111,6 +114,22 @@ def _of_simpletuner(case: Case, *, samples: bool = True) -> Iterator[Step]:
     yield from _again_and_smaller(case)
     if samples:
         yield from _samples(case)
+
+
+def _of_kohya(case: Case, *, samples: bool = True) -> Iterator[Step]:
+    """Blocks that wait in host memory, a few more each time: slower, and the same numbers."""
+    recipe, of, keys = case.recipe, case.sizes.of_kohya, case.run.keys
+    yield from _again_and_smaller(case)
+    asked, counts = recipe.offload.swapped + _FEW, [count for count, *_ in case.sizes.swapped]
+    each = of.swaps(asked, counts) if of and case.card else ()
+    if each and all(wait <= max(0, count - 2) for wait, count in zip(each, counts, strict=True)):
+        yield _step(case, (("offload.share", asked),), "none", offload=replace(recipe.offload, swapped=asked))
+    if samples:
+        yield from _samples(case)
+    if recipe.precision.quantization is None:
+        scaled = (("precision.scaled", True),) if "precision.scaled" in keys else ()
+        in_8_bits = replace(recipe.precision, quantization="float8", scaled=bool(scaled))
+        yield _step(case, (("quantization", True), *scaled), "changes-result", precision=in_8_bits)
 
 
 def _of_ai_toolkit(case: Case, *, samples: bool = True) -> Iterator[Step]:

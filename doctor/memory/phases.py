@@ -1,10 +1,11 @@
-"""What is held in each phase of a run by ai-toolkit and SimpleTuner, and the peaks by whoever trains it."""
+"""What is held in each phase of a run by other trainers than zdoctor's runner, and the peaks by whoever trains it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import prod
 
+from ..families import family_of
 from ..families.network import offloaded_share
 from ..model import Phase
 from ..trainers import trainer_of
@@ -20,7 +21,9 @@ OFFLOADING = "training with offloaded blocks"
 
 
 def phases_of(case: Case) -> Iterator[Phase]:
-    return phases_of_runner(case) if case.run.by_runner else _phases_of_trainer(case)
+    if case.run.by_runner:
+        return phases_of_runner(case)
+    return _phases_of_trainer(case) if case.sizes.of_kohya is None else _phases_of_files(case)
 
 
 def peak_of(case: Case) -> int:
@@ -60,8 +63,10 @@ def host_phases_of(case: Case) -> dict[str, int]:
     if case.run.by_runner:
         return {LOADING: host_peak(case)}
     others = case.sizes.figures.experts - 1 if case.recipe.offload.low_vram else 0
-    waiting = int(offloaded_share(case.run) * case.blocks) + others * _weights_of(case)
+    waiting = int(offloaded_share(case.run) * case.blocks) + case.swapped + others * _weights_of(case)
     sizes = {LOADING: 0, OFFLOADING: waiting} if waiting else {LOADING: 0}
+    if case.sizes.of_kohya:  # where their files are read to, and what of them stays, is not known
+        return {name: HOST_BASE + size for name, size in sizes.items()}
     if case.recipe.adapter or case.sizes.stored != case.width:
         sizes[LOADING] = case.width * (case.sizes.blocks + case.sizes.rest)
     elif case.recipe.precision.quantization:
@@ -93,6 +98,38 @@ def _text_encoder_at_first(case: Case) -> int:
         return _text_encoder(case)
     share = sizes.text_largest / max(1, sizes.text_encoder)
     return int(case.width * sizes.text_largest + (1 - share) * _text_encoder(case))
+
+
+def _phases_of_files(case: Case) -> Iterator[Phase]:
+    """Of sd-scripts and musubi-tuner, where each part is on the card alone until the transformer comes.
+
+    musubi-tuner's other scripts have filled the caches: its text encoder is opened for samples alone.
+    """
+    recipe, sizes, base = case.recipe, case.sizes, case.base
+    kohya, whole = family_of(recipe.architecture).kohya[case.run.trainer], sizes.of_kohya
+    encoder, vae = {"text encoder": _text_encoder(case)}, {"VAE": case.width * sizes.vae}
+    wide = 4 / case.width if whole is not None and whole.whole_vae else 1
+    cached = kohya.samples_only or (
+        bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
+    )
+    if not kohya.samples_only or case.samples:
+        work = int(TEXT_ENCODER_WORK * sizes.text_encoder)
+        yield Phase("encoding the prompts", {**base, **encoder, "encoding": work})
+    encode = int(sizes.encode * max(map(prod, case.pictures)) * case.width / 2)
+    if not kohya.samples_only and cached:
+        yield Phase("caching the latents", {**base, **vae, "encoding": encode})
+    held = {"transformer": case.here(_weights_of(case)), **case.network}
+    if not recipe.cache_text_embeddings:
+        held |= encoder
+    if not cached:
+        held |= vae
+        yield Phase("encoding a batch", {**base, **held, "encoding": encode * recipe.batch_size})
+    yield Phase("training step", {**base, **held, **case.step()})
+    if case.samples:
+        decode = int(wide * sizes.decode * case.decoded * case.width / 2)
+        of_vae = {"VAE": int(wide * case.width * sizes.vae)}
+        most = max(case.drawing(1), decode)
+        yield Phase("drawing samples", {**base, **held, **of_vae, "drawing or decoding": most})
 
 
 def _phases_of_trainer(case: Case) -> Iterator[Phase]:

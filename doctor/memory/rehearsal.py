@@ -43,6 +43,8 @@ class Question:
 def question_of(case: Case) -> Question | Unknown:
     """The step of the largest picture; Unknown for what cannot be rehearsed."""
     recipe, family = case.recipe, family_of(case.recipe.architecture)
+    if case.sizes.of_kohya is not None:
+        return Unknown("its transformer is of a class of the trainer's own, which is not rehearsed")
     if recipe.network.type == "lokr":
         return Unknown("a step with a LoKr is not rehearsed")
     if recipe.offload.gradient_checkpointing and recipe.offload.interval > 1:

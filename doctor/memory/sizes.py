@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
@@ -9,7 +10,10 @@ from typing import Any
 
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
-from ..families.record import Family, Memory
+from ..families.part_files import inferred_config
+from ..families.record import Family, KohyaMemory, Memory
+from ..families.record.shapes import BadConfig
+from ..families.record.single_file import original_layout
 from ..families.record.steps import WHOLE, BlockList, Steps, steps_of, vae_bytes
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
@@ -25,7 +29,8 @@ class Sizes:
     `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `lists` are the blocks that
     backward goes through, and `steps` what they hold; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
-    numbers, which are stored in `text_stored` bytes each.
+    numbers, which are stored in `text_stored` bytes each. Of a trainer that swaps blocks `swaps` says how, of the
+    `swapped` lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
     """
 
     figures: Memory
@@ -48,6 +53,8 @@ class Sizes:
     decode: float
     stored: int
     assumed: str = ""
+    of_kohya: KohyaMemory | None = None
+    swapped: tuple[tuple[int, int, int], ...] = ()
 
     @cached_property
     def lora_sides(self) -> int:
@@ -64,19 +71,20 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     """The sizes of a Z-Image or Flux model from its own config.json and headers; the published ones stand in for a
     model that is not on this machine yet and has a published one's name.
     """
-    architecture = run.recipe.architecture
-    if family_of(architecture).memory is not None and trainer_of(run.trainer).component_files:
-        return Unknown(f"memory is not predicted for {run.trainer}, which swaps blocks and casts weights as it goes")
-    figures = family_of(architecture).memory
-    if figures is not None and (figures.lora or figures.whole) and not trainer_of(run.trainer).lora_copies:
-        return Unknown(
-            f"what a step of {family_of(architecture).title} keeps in memory was not measured of {run.trainer}"
-        )
-    return _sizes(architecture, run.recipe.network.refiners, model)
+    family = family_of(run.recipe.architecture)
+    kohya, figures = family.kohya.get(run.trainer), family.memory
+    of_kohya = None if kohya is None else kohya.memory
+    whole = figures is not None and bool(figures.lora or figures.whole)
+    needs_own = trainer_of(run.trainer).component_files or (whole and not trainer_of(run.trainer).lora_copies)
+    if figures is not None and needs_own and of_kohya is None:
+        return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
+    return _sizes(run.recipe.architecture, run.recipe.network.refiners, of_kohya, run.recipe.precision.scaled, model)
 
 
 @lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
-def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Sizes | Unknown:
+def _sizes(
+    architecture: str | None, refiners: bool, of_kohya: KohyaMemory | None, scaled: bool, model: ModelFolder
+) -> Sizes | Unknown:
     family = family_of(architecture)
     figures = family.memory
     if family.transformer is None:
@@ -84,30 +92,44 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
     if figures is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
     transformer = model.components.get("transformer" if family.loader is None else family.loader.main)
-    published = model.layout in ("absent", "single-file") and figures.word in model.source.lower()
+    # the scripts of single files build what is published, whatever these are called
+    published = of_kohya is not None or (
+        model.layout in ("absent", "single-file") and figures.word in model.source.lower()
+    )
     config = transformer.config if transformer is not None and transformer.needed is not None else None
+    if config is None and of_kohya is not None:
+        config = _config_of(transformer, family.class_name)
     if config is None and published:
         config = figures.config(model.source.lower())
     if config is None:
         return Unknown("the transformer's config.json is not on this machine")
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
     shapes = needed_tensors(family.transformer.name, config) or {}
-    blocks = block_linears(shapes, family.quantized_blocks)
-    in_blocks = sum(prod(shape) for shape in blocks.values())
+    if of_kohya is not None and of_kohya.lists != family.blocks:  # whose classes have the names of the files
+        shapes = original_layout(family.transformer.original, shapes)
+    lists = family.blocks if of_kohya is None else of_kohya.lists
+    quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
     linears = (
         _linears(shapes)
         if figures.whole
-        else block_linears(shapes, figures.lora or family.targets(refiners=refiners))
+        else block_linears(shapes, lists if of_kohya else figures.lora or family.targets(refiners=refiners))
     )
-    counts = {name: _count(blocks, name) for name in family.blocks}
-    numbers = {name: _numbers(blocks, name) // max(1, count) for name, count in counts.items()}
-    steps, of_vae = steps_of(family.class_name, config, numbers), _vae_bytes(family)
+    every = block_linears(shapes, quantized)
+    counts = {name: _count(every, name) for name in lists}
+    numbers = {name: _numbers(every, name) // max(1, count) for name, count in counts.items()}
+    blocks = every
+    if of_kohya is not None:
+        linears = _without(linears, of_kohya.left_out)
+        blocks = _without(every, of_kohya.unscaled) if scaled else every
+    in_blocks = sum(prod(shape) for shape in blocks.values())
+    name_of_steps = family.class_name if of_kohya is None else of_kohya.steps
+    steps, of_vae = steps_of(name_of_steps, config, numbers), _vae_bytes(family)
     if steps is None or of_vae is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
     encoders = _encoders(family, model)
     if not all(encoders.values()):
         return Unknown(f"the size of a text encoder of {family.title} is read from its files, which are not here")
-    guessed = published or not all(_shapes(model.components.get(name)) for name in encoders)
+    guessed = (published and of_kohya is None) or not all(_shapes(model.components.get(name)) for name in encoders)
     largest = max(encoders, key=lambda name: parameters(encoders[name]))  # Flux's CLIP stays as it is
     vae = model.components.get("vae")
     widths = vae.config.get("block_out_channels") if vae is not None and vae.config else None
@@ -133,7 +155,30 @@ def _sizes(architecture: str | None, refiners: bool, model: ModelFolder) -> Size
         decode=of_vae[1] * first / 128,
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
+        of_kohya=of_kohya,
+        swapped=tuple(_in_8_bits(blocks, every, name, counts[name]) for name in lists) if of_kohya else (),
     )
+
+
+def _config_of(transformer: Component | None, class_name: str) -> Mapping[str, Any] | None:
+    """The config that a file tells by its tensors."""
+    tensors = {} if transformer is None else transformer.tensors
+    try:
+        return inferred_config(class_name, {name: tensor.shape for name, tensor in tensors.items()})
+    except BadConfig:
+        return None
+
+
+def _without(linears: Mapping[str, tuple[int, int]], left_out: str) -> dict[str, tuple[int, int]]:
+    return {name: shape for name, shape in linears.items() if not left_out or not re.search(left_out, name)}
+
+
+def _in_8_bits(
+    blocks: Mapping[str, tuple[int, int]], every: Mapping[str, tuple[int, int]], name: str, count: int
+) -> tuple[int, int, int]:
+    """How many blocks a list has, and the numbers in the Linears of one: those that may be in 8 bits, and others."""
+    quantized, whole = _numbers(blocks, name), _numbers(every, name)
+    return count, quantized // max(1, count), (whole - quantized) // max(1, count)
 
 
 def _encoders(family: Family, model: ModelFolder) -> dict[str, Mapping[str, tuple[int, ...]]]:

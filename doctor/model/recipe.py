@@ -182,11 +182,15 @@ class Ema:
 
 @dataclass(frozen=True)
 class Precision:
-    """The number formats of the computation and of the frozen weights; None: not quantized."""
+    """The number formats of the computation and of the frozen weights; None: not quantized.
+
+    `scaled`: what is quantized has scales, and some of the blocks' Linears are left as they are.
+    """
 
     dtype: str = "fp32"
     quantization: str | None = None
     text_encoder_quantization: str | None = None
+    scaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,13 +198,15 @@ class Offload:
     """What is computed again, or kept in the machine's memory, to spare that of the card.
 
     Every `interval`-th block is computed again. `share` of the frozen blocks' weights waits in host memory, None:
-    none of them. `low_vram`: the parts of the model are loaded one after the other.
+    none of them; `swapped` is how many blocks change places with those on the card. `low_vram`: the parts of the
+    model are loaded one after the other.
     `other` is the option of a trainer that moves weights in a way of its own.
     """
 
     gradient_checkpointing: bool = True
     interval: int = 1
     share: float | None = None
+    swapped: int = 0
     low_vram: bool = False
     compile: bool = False
     other: str = ""

@@ -10,7 +10,20 @@ from ...model.weights import Tensor
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
-from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, Origin, SimpleTuner, Tokenizer
+from ..record import (
+    AiToolkit,
+    Family,
+    Fit,
+    Flavour,
+    Kohya,
+    KohyaMemory,
+    Loader,
+    Memory,
+    Origin,
+    SimpleTuner,
+    Tokenizer,
+)
+from ..record.block_swap import halves, halves_and_one
 from ..record.mined import mined_class
 from .tensors import TRANSFORMER
 
@@ -19,6 +32,7 @@ _SCHNELL = "black-forest-labs/FLUX.1-schnell"
 _KONTEXT = "black-forest-labs/FLUX.1-Kontext-dev"
 _ENCODERS = "comfyanonymous/flux_text_encoders"
 _BLOCKS = ("transformer_blocks", "single_transformer_blocks")
+_NAMED_BY_FILES = ("double_blocks", "single_blocks")
 _COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "transformer": ("FluxTransformer2DModel",),
     "text_encoder": ("CLIPTextModel", "CLIPTextModelWithProjection", "CLIPModel"),
@@ -56,6 +70,7 @@ _SD_SCRIPTS = Kohya(
     blocks=38,
     guidance=3.5,
     fused=True,
+    memory=KohyaMemory("sd-scripts/Flux", _NAMED_BY_FILES, halves),
 )
 _MUSUBI = Kohya(
     script="flux_kontext_train_network",
@@ -66,6 +81,14 @@ _MUSUBI = Kohya(
     cache="fk",
     samples_only=True,
     fused=True,
+    memory=KohyaMemory(
+        "musubi-tuner/Flux",
+        _NAMED_BY_FILES,
+        halves_and_one,
+        left_out=r"_mod\.|modulation",
+        unscaled=r"_mod\.|modulation",
+        control_pixels=1024**2,
+    ),
 )
 _SIMPLETUNER = SimpleTuner(
     family="flux",
@@ -254,6 +277,7 @@ CHROMA = replace(
             _SD_SCRIPTS,
             files={name: option for name, option in _SD_SCRIPTS.files.items() if name != "text_encoder"},
             blocks=0,
+            memory=None,
         )
     },
 )

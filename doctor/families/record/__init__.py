@@ -8,6 +8,7 @@ from typing import Any
 
 from ...model.record import dataclass, field, replace
 from ...model.weights import Tensor, WeightFile
+from .block_swap import Shares
 from .shapes import Shapes, Tensors
 from .single_file import own_names, same_name
 
@@ -231,6 +232,25 @@ class SimpleTuner:
 
 
 @dataclass(frozen=True)
+class KohyaMemory:
+    """What a prediction of memory in sd-scripts or musubi-tuner rests on beside the family's own (`Memory`).
+
+    Their own class of the transformer was mined as `steps` (steps.py); `lists` are its lists of blocks in their
+    order, and `swaps` says how many of each wait in host memory. `left_out` finds the Linears that get no LoRA,
+    `unscaled` those that fp8_scaled leaves in 16 bits. `whole_vae` says that the VAE computes in 32 bits. Each
+    control image is of `control_pixels`, 0: as large as the picture.
+    """
+
+    steps: str
+    lists: tuple[str, ...]
+    swaps: Shares
+    left_out: str = ""
+    unscaled: str = ""
+    whole_vae: bool = False
+    control_pixels: int = 0
+
+
+@dataclass(frozen=True)
 class Kohya:
     """A family in sd-scripts or musubi-tuner: its script for a LoRA, the network_module, and the options that name
     the files of its components, the transformer's first.
@@ -239,7 +259,7 @@ class Kohya:
     `guidance`. `cache` is the ending of musubi-tuner's cache files. `samples_only` says that all but the transformer
     are opened for samples alone, `either_vae` that the VAE's file may be in diffusers' layout, `strict` that a tensor
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
-    of the VAE's latents, not a drawn one.
+    of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured.
     """
 
     script: str
@@ -253,6 +273,7 @@ class Kohya:
     strict: bool = False
     fused: bool = False
     mode: bool = False
+    memory: KohyaMemory | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
-from ..record import AiToolkit, Distilled, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import (
+    AiToolkit,
+    Distilled,
+    Family,
+    Fit,
+    Flavour,
+    Kohya,
+    KohyaMemory,
+    Loader,
+    Memory,
+    SimpleTuner,
+    Tokenizer,
+)
+from ..record.block_swap import of_the_last
 from .tensors import TRANSFORMER
 
 _TURBO = "Tongyi-MAI/Z-Image-Turbo"
@@ -101,6 +114,14 @@ ZIMAGE = Family(
             either_vae=True,
             strict=True,
             mode=True,
+            memory=KohyaMemory(
+                "musubi-tuner/ZImageTransformer2DModel",
+                ("noise_refiner", "context_refiner", "layers"),
+                of_the_last,
+                left_out="_modulation|_refiner",
+                unscaled="_modulation",
+                whole_vae=True,
+            ),
         ),
     },
     runner=".zimage",

@@ -33,10 +33,16 @@ WAYS = ("copied", "bfloat16", "float32", "float16")
 
 @dataclass(frozen=True)
 class Own:
-    """A class that is not of diffusers: how it is built from a config, and what it is called with."""
+    """A class that is not of diffusers: how it is built from a config, and what it is called with.
+
+    `lora` makes its Linears trained ones, where no way of ours does; `trains` says that it computes again only while
+    it is told that it trains.
+    """
 
     build: Callable[[Mapping[str, Any]], Any]
     inputs: Callable[[Any, Batch, torch.dtype], Called]
+    lora: Callable[[nn.Module, tuple[int, int], int], nn.Module] | None = None
+    trains: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def built(step: Step) -> Any:
     """The transformer with its LoRA."""
     torch.set_default_dtype(dtype_of(step))
     build = step.own.build if step.own else partial(_of_diffusers, step.class_name)
-    model = build(step.config).eval().requires_grad_(False)
+    model = build(step.config).train(step.own is not None and step.own.trains).requires_grad_(False)
     torch.set_default_dtype(torch.float32)
     every = {name: module for name, module in model.named_modules() if _is_linear(module)}
     linears = {name: module for name, module in every.items() if _is_in(name, step.blocks)}
@@ -147,9 +153,10 @@ def built(step: Step) -> Any:
     shapes = {name: shape for name, shape in shapes.items() if _is_in(name, step.trained)}
     if step.way != "copied":  # no other way of ours has them on convolutions
         shapes = {name: shape for name, shape in shapes.items() if isinstance(linears[name], nn.Linear)}
-    if step.way == "copied":
+    lora = step.own.lora if step.own and step.own.lora else CopyingLora if step.way == "copied" else None
+    if lora is not None:
         for name, shape in shapes.items():
-            replace_module(model, name, CopyingLora(model.get_submodule(name), shape, step.network.rank))
+            replace_module(model, name, lora(model.get_submodule(name), shape, step.network.rank))
     else:
         add_network(model, shapes, step.network, 0)
     if step.checkpointing and step.own:

@@ -21,11 +21,13 @@ _MODULES = {
     "lora_flux_2": "flux_2",
     "lora_qwen_image": "qwen_image",
 }
+_FP8_ENCODERS = ("fp8_llm", "fp8_t5", "fp8_vl", "fp8_text_encoder")
 _KEYS = {
     "base_model": "dit",
     "adapter": "base_weights",
     "text_encoder_quantization": "fp8_llm",
     "architecture": "network_module",
+    "precision.scaled": "fp8_scaled",
 }
 
 
@@ -51,7 +53,9 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "cache_text_embeddings": True,
         "dtype": {"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
         "quantization": "float8" if w.flag("fp8_base") else None,
-        "text_encoder_quantization": "float8" if any(map(w.flag, ("fp8_llm", "fp8_t5"))) else None,
+        "precision.scaled": w.flag("fp8_scaled"),
+        "offload.other": "gradient_checkpointing_cpu_offload" * w.flag("gradient_checkpointing_cpu_offload"),
+        "text_encoder_quantization": "float8" if any(map(w.flag, _FP8_ENCODERS)) else None,
         "network_type": {"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
         "noise_scheduler": "flowmatch",
     }
@@ -59,6 +63,9 @@ def _own(start: Start, w: Written) -> OfTrainer:
     keys |= {
         f"{one.key}/folder_path": name for one in datasets if (name := f"{one.key}/video_directory") in w.settings
     }
+    if w.flag("block_swap_h2d_only"):  # so many buffers on the card are filled in turns
+        ring = w.whole("block_swap_ring_size", default=2)
+        fields["offload.swapped"] = max(0, w.whole("blocks_to_swap") - ring)
     return OfTrainer(script, fields, _KEYS | keys)
 
 

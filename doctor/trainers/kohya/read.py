@@ -44,6 +44,7 @@ _FIELDS = {
     "scheduler": Setting("lr_scheduler", Written.text, "constant"),
     "scheduler_settings": Setting("lr_scheduler_args", Written.pairs),
     "timestep_type": Setting("timestep_sampling", Written.text, "sigma"),
+    "offload.swapped": Setting("blocks_to_swap", Written.whole),
     "save_every": Setting("save_every_n_steps", Written.whole),
     "save_dtype": Setting("save_precision", Written.text, "float"),
     "sample_every": Setting("sample_every_n_steps", Written.whole),

@@ -53,6 +53,7 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "cache_text_embeddings": w.flag("cache_text_encoder_outputs") or to_disk,
         "dtype": _DTYPES.get(dtype, dtype),
         "quantization": "float8" if fp8 else None,
+        "offload.other": "cpu_offload_checkpointing" * w.flag("cpu_offload_checkpointing"),
         "text_encoder_quantization": "float8" if fp8 and not of_transformer else None,
         "network_type": _network(w),
         "noise_scheduler": "flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm",

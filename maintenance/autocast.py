@@ -1,0 +1,68 @@
+"""torch.autocast in bfloat16 on a card, for tensors without data, whose device has none.
+
+Of what a function is given, numbers in 32 or 8 bits become 16 bits, or those in 16 bits 32, by PyTorch's lists for
+CUDA (aten/src/ATen/autocast_mode.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from zdoctor.doctor.configs.words import words
+
+_HALF = words("linear conv1d conv2d conv3d matmul __matmul__ mm bmm addmm baddbmm einsum prelu")
+_WHOLE = words(
+    """
+    layer_norm group_norm rms_norm exp log pow __pow__ rsqrt reciprocal softmax log_softmax sum prod norm cumsum
+    mse_loss softplus
+    """
+)
+
+
+class Autocast(TorchFunctionMode):
+    """What autocast does, but where a class turns it off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enabled = True
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if self.enabled and name in _HALF:
+            args, kwargs = tree_map(self._half, (args, kwargs or {}))
+        elif self.enabled and name in _WHOLE:
+            args, kwargs = tree_map(_whole, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def computes(self, run: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What `run` gives, computed with autocast."""
+        with self.turned(), self:
+            return run(*given, **named)
+
+    def attends(self, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """Attention in 16 bits, too."""
+        return lambda *given, **named: kernel(*tree_map(self._half, given), **tree_map(self._half, named))
+
+    @contextmanager
+    def turned(self, *how: Any, enabled: bool = True, **named: Any) -> Iterator[None]:
+        """In place of torch.autocast where a class says it."""
+        before, self.enabled = self.enabled, enabled
+        try:
+            yield
+        finally:
+            self.enabled = before
+
+    def _half(self, value: Any) -> Any:
+        is_other = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.bfloat16
+        return value.to(torch.bfloat16) if self.enabled and is_other else value
+
+
+def _whole(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value

@@ -1,0 +1,232 @@
+"""Classes of musubi-tuner (30c658c4) and sd-scripts (48d368fa) as a step of them is rehearsed.
+
+A checkout must be on sys.path: of musubi-tuner its src. Inputs and the LoRA are in 32 bits and the model in 16, or,
+quantized, in 8; autocast in bfloat16 stands between them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+from unittest.mock import Mock
+
+import torch
+from torch import Tensor, nn
+from torch.utils import checkpoint
+
+from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
+from zdoctor.doctor.train.rehearsal.inputs import Batch, Called
+from zdoctor.doctor.train.rehearsal.step import Own
+from zdoctor.doctor.train.weights.materialize import replace_module
+from zdoctor.maintenance.autocast import Autocast
+
+WAYS = ("autocast", "autocast float8")
+_AUTOCAST = Autocast()
+_again = checkpoint.checkpoint
+
+
+@dataclass(frozen=True)
+class OfKohya:
+    """A class: how it is built and called, its lists of blocks with what counts them, and its published configs."""
+
+    build: Callable[[Mapping[str, Any]], Any]
+    inputs: Callable[[Any, Batch], dict[str, Any]]
+    lists: Mapping[str, str]
+    configs: tuple[Mapping[str, Any], ...] = ({},)
+
+
+def own_of_kohya(name: str, way: str) -> Own | None:
+    """How one of these classes is rehearsed; None for another."""
+    of = OF_KOHYA.get(name)
+    if of is None:
+        return None
+
+    def build(config: Mapping[str, Any]) -> Any:
+        vars(torch)["autocast"] = vars(torch.amp)["autocast"] = _AUTOCAST.turned
+        attends = nn.functional.scaled_dot_product_attention
+        nn.functional.scaled_dot_product_attention = _AUTOCAST.attends(attends)
+        model = _built(of, config).to("meta", torch.bfloat16)
+        for block, module in list(model.named_modules()):
+            if "float8" in way and isinstance(module, nn.Linear) and block.partition(".")[0] in of.lists:
+                replace_module(model, block, Float8(module))
+        model.forward = partial(_AUTOCAST.computes, model.forward)
+        return model
+
+    def inputs(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
+        return (), of.inputs(model, batch)
+
+    return Own(build, inputs, lora=Lora, trains=True)
+
+
+def shapes_of_kohya(name: str, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of what such a class builds."""
+    with torch.device("meta"):
+        return {key: tuple(tensor.shape) for key, tensor in _built(OF_KOHYA[name], config).state_dict().items()}
+
+
+def _built(of: OfKohya, config: Mapping[str, Any]) -> Any:
+    vars(checkpoint)["checkpoint"] = _checkpoint  # before the modules take it
+    return of.build(config)
+
+
+def _checkpoint(block: Any, *given: Any, use_reentrant: bool = False, **named: Any) -> Any:
+    """The state of the random generator of a device without data cannot be kept; autocast is on again."""
+    computes = partial(_AUTOCAST.computes, block, **named)
+    return _again(computes, *given, use_reentrant=False, preserve_rng_state=False)
+
+
+class Lora(nn.Module):
+    """A Linear with a LoRA in 32 bits, which is multiplied in the type of autocast."""
+
+    def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.zeros(rank, shape[1]))
+        self.up = nn.Parameter(torch.zeros(shape[0], rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.base(x)
+        added = nn.functional.linear(nn.functional.linear(x, self.down), self.up)
+        return found + added * 1.0 * 0.5
+
+    def __getattr__(self, name: str) -> Any:
+        """The classes ask a Linear for its weight."""
+        if name in ("weight", "bias", "in_features", "out_features"):
+            return getattr(self._modules["base"], name)
+        return super().__getattr__(name)
+
+
+class Float8(nn.Linear):
+    """A Linear in 8 bits, which are made 16 and scaled before each product."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__(base.in_features, base.out_features, bias=False)
+        self.weight = nn.Parameter(base.weight.detach().to(torch.float8_e4m3fn), requires_grad=False)
+        self.bias = base.bias
+        self.register_buffer("scale", torch.zeros(1, dtype=torch.bfloat16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.get_buffer("scale")
+        return nn.functional.linear(x, self.weight.to(scale.dtype) * scale, self.bias)
+
+
+def _zeros(*shape: int) -> Tensor:
+    """What a step is given requires gradients, so that the first block computed again has some."""
+    return torch.zeros(*shape).requires_grad_()
+
+
+def _half(batch: Batch) -> Tensor:
+    return torch.full((batch.size,), 0.5)
+
+
+def _zimage(config: Mapping[str, Any]) -> Any:
+    module = import_module("musubi_tuner.zimage.zimage_model")
+    published = import_module("musubi_tuner.zimage.zimage_config")
+    names = ("dim", "n_layers", "n_refiner_layers", "n_heads", "n_kv_heads", "cap_feat_dim", "in_channels")
+    given = {name: getattr(published, f"DEFAULT_TRANSFORMER_{name.upper()}") for name in names}
+    axes = {"axes_dims": published.ROPE_AXES_DIMS, "axes_lens": published.ROPE_AXES_LENS}
+    sizes = {"all_patch_size": (2,), "all_f_patch_size": (1,)}
+    every = {**given, **axes, **sizes, **config}
+    return module.ZImageTransformer2DModel(attn_mode="torch", use_16bit_for_attention=True, **every)
+
+
+def _of_zimage(model: Any, batch: Batch) -> dict[str, Any]:
+    height, width = batch.cells[1] * 2, batch.cells[2] * 2
+    channels = model.all_x_embedder["2-1"].in_features // 4
+    text = model.cap_embedder[1].in_features
+    picture, prompt = _zeros(batch.size, channels, 1, height, width), _zeros(batch.size, batch.text, text)
+    return {"x": picture, "t": _half(batch), "cap_feats": prompt, "cap_mask": None}
+
+
+def _flux(module: str, config: Mapping[str, Any], **named: Any) -> Any:
+    found = import_module(module)
+    every = {
+        "in_channels": 64,
+        "vec_in_dim": 768,
+        "context_in_dim": 4096,
+        "hidden_size": 3072,
+        "mlp_ratio": 4.0,
+        "num_heads": 24,
+        "depth": 19,
+        "depth_single_blocks": 38,
+        "axes_dim": [16, 56, 56],
+        "theta": 10_000,
+        "qkv_bias": True,
+        "guidance_embed": True,
+        **config,
+    }
+    return found.Flux(found.FluxParams(**every), **named)
+
+
+def _flux_of_sd_scripts(config: Mapping[str, Any]) -> Any:
+    for other in ("utils", "device_utils", "custom_offloading_utils"):
+        sys.modules.setdefault(f"library.{other}", Mock())
+    return _flux("library.flux_models", config)
+
+
+def _of_flux(model: Any, batch: Batch) -> dict[str, Any]:
+    image, text = batch.image, batch.text
+    return {
+        "img": _zeros(batch.size, image, model.in_channels),
+        "img_ids": torch.zeros(batch.size, image, 3),
+        "txt": _zeros(batch.size, text, model.txt_in.in_features),
+        "txt_ids": torch.zeros(batch.size, text, 3),
+        "y": torch.zeros(batch.size, 768),
+        "timesteps": _half(batch),
+        "guidance": _half(batch),
+    }
+
+
+def _qwen_image(config: Mapping[str, Any]) -> Any:
+    module = import_module("musubi_tuner.qwen_image.qwen_image_model")
+    every = {"out_channels": 16, "num_layers": 60, **config}
+    return module.QwenImageTransformer2DModel(attn_mode="torch", **every)
+
+
+def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
+    return {
+        "hidden_states": _zeros(batch.size, batch.image, model.in_channels),
+        "timestep": _half(batch),
+        "encoder_hidden_states": _zeros(batch.size, batch.text, model.txt_in.in_features),
+        "encoder_hidden_states_mask": None,
+        "img_shapes": [[batch.cells, *batch.controls]],
+        "txt_seq_lens": [batch.text] * batch.size,
+    }
+
+
+def _flux2(config: Mapping[str, Any]) -> Any:
+    module = import_module("musubi_tuner.flux_2.flux2_models")
+    return module.Flux2(module.Flux2Params(**config), attn_mode="torch")
+
+
+def _of_flux2(model: Any, batch: Batch) -> dict[str, Any]:
+    return {
+        "x": _zeros(batch.size, batch.image, model.in_channels),
+        "x_ids": torch.zeros(batch.size, batch.image, 4),
+        "ctx": _zeros(batch.size, batch.text, model.txt_in.in_features),
+        "ctx_ids": torch.zeros(batch.size, batch.text, 4),
+        "timesteps": _half(batch),
+        "guidance": _half(batch),
+    }
+
+
+_DOUBLE_AND_SINGLE = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
+OF_KOHYA: Mapping[str, OfKohya] = {
+    "musubi-tuner/ZImageTransformer2DModel": OfKohya(
+        _zimage,
+        _of_zimage,
+        {"noise_refiner": "n_refiner_layers", "context_refiner": "n_refiner_layers", "layers": "n_layers"},
+    ),
+    "musubi-tuner/Flux": OfKohya(
+        partial(_flux, "musubi_tuner.flux.flux_models", attn_mode="torch"), _of_flux, _DOUBLE_AND_SINGLE
+    ),
+    "musubi-tuner/QwenImageTransformer2DModel": OfKohya(
+        _qwen_image, _of_qwen_image, {"transformer_blocks": "num_layers"}, ({}, {"zero_cond_t": True})
+    ),
+    "musubi-tuner/Flux2": OfKohya(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
+    "sd-scripts/Flux": OfKohya(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),
+}

@@ -1,0 +1,116 @@
+"""sd-scripts and musubi-tuner: blocks that are swapped, weights in 8 bits, one part after the other on the card."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from zdoctor.doctor.families import families
+from zdoctor.doctor.families.record.steps import mined_tables
+from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory.case import HOST_BASE
+from zdoctor.doctor.memory.phases import OFFLOADING
+from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
+from zdoctor.doctor.model.memory import STEP
+from zdoctor.doctor.trainers.read import read_config
+
+from .runs import SYSTEM
+
+CARD = Gpu(0, "a card", 96 * GIB, 95 * GIB, (8, 9), "560", "assumed")
+FLUX = """accelerate launch --mixed_precision bf16 flux_train_network.py --mixed_precision bf16 --fp8_base \\
+  --pretrained_model_name_or_path flux1-dev.safetensors --clip_l l.safetensors --t5xxl t5.safetensors \\
+  --ae ae.safetensors --network_module networks.lora_flux --network_train_unet_only --gradient_checkpointing \\
+  --cache_latents --cache_text_encoder_outputs --optimizer_type AdamW8bit --resolution 1024,1024 \\
+  --train_data_dir d --output_dir o --output_name n"""
+ZIMAGE = """accelerate launch --mixed_precision bf16 zimage_train_network.py --mixed_precision bf16 \\
+  --dit zi.safetensors --vae ae.safetensors --text_encoder qwen.safetensors --dataset_config d.toml --sdpa \\
+  --network_module networks.lora_zimage --network_dim 16 --gradient_checkpointing --output_dir o --output_name n"""
+
+
+def predicted(script: str) -> Memory | Unknown:
+    run = read_config("t.sh", script.encode(), {}).runs[0]
+    return predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+
+
+def known(script: str) -> Memory:
+    memory = predicted(script)
+    assert isinstance(memory, Memory), memory
+    return memory
+
+
+def step_of(script: str) -> dict[str, int]:
+    return dict(next(phase for phase in known(script).phases if phase.name == STEP).items)
+
+
+@pytest.mark.parametrize(("swapped", "card"), [(0, 16), (16, 12), (22, 10), (28, 8)])
+def test_flux_fits_the_cards_that_the_trainer_says(swapped: int, card: int) -> None:
+    """docs/flux_train_network.md of sd-scripts: what to set for a card of so many GB."""
+    peak = known(f"{FLUX} --blocks_to_swap {swapped}").peak.total / GIB
+    assert 0.7 * card < peak < 0.95 * card
+
+
+def test_swapped_blocks_wait_in_host_memory_with_their_linears_alone() -> None:
+    """Eight double blocks of 113 million weights and sixteen single ones of 38 and, of both, modulation."""
+    some = known(f"{FLUX} --blocks_to_swap 16")
+    gone = step_of(FLUX)["transformer"] - step_of(f"{FLUX} --blocks_to_swap 16")["transformer"]
+    double, single = 3072**2 * (2 * (4 + 8 + 6)), 3072**2 * (7 + 5 + 3)
+    assert gone == 8 * double + 16 * single
+    assert some.host_phases[OFFLOADING] == HOST_BASE + gone
+
+
+def test_no_more_blocks_wait_than_there_are() -> None:
+    assert step_of(f"{FLUX} --blocks_to_swap 90")["transformer"] > 0
+
+
+def test_eight_bits_need_a_block_in_sixteen_while_it_computes() -> None:
+    whole = FLUX.replace(" --fp8_base", "")
+    assert step_of(FLUX)["transformer"] < 0.51 * step_of(whole)["transformer"]
+    assert step_of(FLUX)["activations"] > step_of(whole)["activations"]
+
+
+def test_what_fp8_scaled_leaves_stays_in_sixteen_bits() -> None:
+    plain, scaled = (step_of(f"{ZIMAGE} --fp8_base{more}")["transformer"] for more in ("", " --fp8_scaled"))
+    modulation = 32 * 256 * 4 * 3840
+    assert scaled - plain == pytest.approx(modulation, rel=0.01)
+
+
+def test_a_ring_of_buffers_stays_on_the_card() -> None:
+    swapped = f"{ZIMAGE} --blocks_to_swap 20"
+    ring, fewer = (step_of(swapped + more) for more in (" --block_swap_h2d_only", ""))
+    assert ring["transformer"] == step_of(f"{ZIMAGE} --blocks_to_swap 18")["transformer"] > fewer["transformer"]
+
+
+def test_text_encoders_are_on_the_card_alone_and_musubi_tuners_for_samples_only() -> None:
+    names = [phase.name for phase in known(FLUX).phases]
+    assert names == ["encoding the prompts", "caching the latents", STEP]
+    assert "text encoder" in step_of(FLUX.replace(" --cache_text_encoder_outputs", ""))
+    assert [phase.name for phase in known(ZIMAGE).phases] == [STEP]
+
+
+@pytest.mark.parametrize("option", ["--cpu_offload_checkpointing", "--mixed_precision no"])
+def test_what_was_not_measured_is_not_guessed(option: str) -> None:
+    assert isinstance(predicted(f"{FLUX} {option}"), Unknown)
+
+
+def test_what_makes_it_fit_is_said_in_the_trainers_words() -> None:
+    small = Gpu(0, "a card", 12 * GIB, 11 * GIB, (8, 9), "560", "assumed")
+    run = read_config("t.sh", FLUX.encode(), {}).runs[0]
+    memory = predict(run, ModelFolder("flux1-dev.safetensors", "absent", None), (), SYSTEM, (small,))
+    assert isinstance(memory, Memory)
+    settings = [dict(one.settings) for one in memory.alternatives]
+    assert all(set(one) == {"blocks_to_swap"} for one in settings[:3])
+    peaks = [one.peak for one in memory.alternatives]
+    assert (
+        all(before > after for before, after in pairwise(peaks)) and memory.alternatives[-1].high <= small.memory_free
+    )
+
+
+def test_every_class_that_a_record_names_was_mined() -> None:
+    named = {one.memory for family in families() for one in family.kohya.values() if one.memory}
+    for memory in named:
+        tables = mined_tables(memory.steps)
+        assert tables, memory.steps
+        ways = [table["ways"] for table in tables]
+        assert all(set(one) == {"autocast", "autocast float8"} for one in ways)
+        assert all(tuple(way["one"]["lists"]) == memory.lists for one in ways for way in one.values())
