@@ -44,6 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="result: also what changes how the run trains or its result; asked: what you decide (with --select)",
     )
     parser.add_argument("--select", metavar="IDS", type=comma_separated, default=[], help="repair only these rules")
+    parser.add_argument(
+        "--online", action="store_true", help="ask what an install would change and fetch, version by version"
+    )
     deep_argument(parser)
     format_argument(parser)
 
@@ -60,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
             apply=options.apply,
             allow="changes-result" if "result" in options.allow else "none",
             asked="asked" in options.allow,
+            online=options.online,
             progress=progress.bytes_done,
             **asked_for(options),
         )
@@ -105,6 +109,7 @@ def fix(
     apply: bool = False,
     allow: TrainingEffect = "none",
     asked: bool = False,
+    online: bool = False,
     machine: str | None = None,
     selected: Sequence[str] = (),
     deep: bool = False,
@@ -116,8 +121,9 @@ def fix(
     """Plan the repairs and, with `apply`, carry them out as a transaction and check again.
 
     A repair can uncover the next finding (a config that did not parse), so up to three passes are made; they are
-    one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names.
-    `progress` is told of bytes copied, and of those read by a `deep` check.
+    one entry of the history. `asked` takes repairs that are the user's decision, of the rules that `selected` names;
+    `online` tells what installs change, by asking an index. `progress` is told of bytes copied, and of those read by
+    a `deep` check.
     """
 
     def look(at: str = config) -> Report:
@@ -137,4 +143,6 @@ def fix(
         """At the copy, where one was made: a LoRA itself stays as it was."""
         return look(next((step.path for step in plan.steps if isinstance(step, WriteTensors)), config))
 
-    return carry_out(look, look_again=look_again, apply=apply, allow=allow, asked=asked, progress=progress)
+    return carry_out(
+        look, look_again=look_again, apply=apply, allow=allow, asked=asked, online=online, progress=progress
+    )

@@ -23,6 +23,7 @@ def carry_out(
     apply: bool,
     allow: TrainingEffect = "none",
     asked: bool = False,
+    online: bool = False,
     progress: Any = None,
 ) -> Fixed:
     """What `look` reports, planned and, with `apply`, repaired; as in `fix`. `look_again` looks after a plan was
@@ -30,7 +31,7 @@ def carry_out(
     first = look()
     plan = prescribe(first, allow=allow, asked=asked)
     binding = writer.bind(plan)
-    result = Fixed(first, plan, writer.diff(plan), offers=_offers(plan))
+    result = Fixed(first, plan, writer.diff(plan, online=online), offers=_offers(plan))
     if not apply or not plan.fixes:
         return result
     state, after = state_folder(), first

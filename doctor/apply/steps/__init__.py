@@ -92,8 +92,9 @@ def ordered(plan: Plan) -> tuple[tuple[Step, ...], ...]:
     return tuple(groups.values())
 
 
-def diff(plan: Plan) -> str:
-    """What the plan would change: a unified diff of the text files, then one line per other step."""
+def diff(plan: Plan, *, online: bool = False) -> str:
+    """What the plan would change: a unified diff of the text files, then one line per other step; where an index may
+    be asked (`online`), the versions that an install changes."""
     parts: list[str] = []
     lines: list[str] = []
     for group in ordered(plan):
@@ -103,6 +104,12 @@ def diff(plan: Plan) -> str:
             for step in rewritten:
                 parts += unified_diff(_lines(step.before or ""), _lines(step.text), step.path, step.path, lineterm="")
             lines += [describe(step) for step in group if step not in rewritten]
+            installs = [step for step in group if isinstance(step, InstallPackages)]
+            if installs and online:
+                try:
+                    lines += install_packages.preview(installs, at(installs[0].path))
+                except ApplyError as error:
+                    lines.append(f"cannot be done now: {error}")
             continue
         path = at(edits[0].path)
         try:

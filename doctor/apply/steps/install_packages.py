@@ -1,8 +1,8 @@
-"""Step: packages of a virtual environment are brought to what is asked for, with what they need, by pip.
+"""Step: packages of a virtual environment are brought to what is asked for, with what they need, by pip or uv.
 
-pip works out what has to change, and installs that into a folder of ours beside the environment; the files of the
-former versions are then moved aside and the new ones to where they belong, so that each can be taken back. The
-environment imports what was asked for before the step counts as done.
+Whichever made the environment works out what has to change, and installs that into a folder of ours beside it; the
+files of the former versions are then moved aside and the new ones to where they belong, so that each can be taken
+back. The environment imports what was asked for before the step counts as done.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from ...model import InstallPackages
+from ...model.amounts import amount
 from ...model.environment import plain
+from ...model.record import dataclass
 from ...packages.names import modules_of
 from ...packages.requirements import requirement
 from ..actions.build import move, put, scratch
@@ -29,37 +31,87 @@ from ..actions.paths import QUARANTINE, is_real_folder, lies
 from .needs import Needs, Work
 
 _COMPILED = "__pycache__"
+_OF_UV = re.compile(r"^uv\s*=", re.M)  # in the pyvenv.cfg of what it made
+_WOULD_INSTALL = re.compile(r"^ [+~] ([\w.-]+)==(\S+)( \(from)?", re.M)  # lines of uv pip install --dry-run
+_LOCK = ".lock"  # that uv leaves in each folder that it installs into
+PATIENCE = 10.0  # seconds for an index to say how long a file is
 _SHARED = ("bin", "Scripts", "share", "etc", "include")  # of an environment, by all of its packages
 _IMPORT = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
 # torch answers to everything until a card computes: "no kernel image is available" comes from the first kernel
 _COMPUTE = "import torch\nfor card in range(torch.cuda.device_count()): torch.ones(2, device=card).sum().item()"
 
 
+@dataclass(frozen=True)
+class Change:
+    """A package that will be installed: `text` is what is asked for exactly, `address` "" where nobody tells it."""
+
+    name: str
+    version: str
+    text: str
+    address: str = ""
+
+
 def describe(step: InstallPackages) -> str:
-    return f"install {step.wanted} into {step.path}, and what pip finds that it needs"
+    return f"install {step.wanted} into {step.path}, and what it needs"
+
+
+def preview(steps: Sequence[InstallPackages], path: Path) -> Iterator[str]:
+    """What would change, package by package, and the bytes to fetch. Asks the index."""
+    first = steps[0]
+    precheck(first, path, Needs())
+    changes = _resolved(first, [step.wanted for step in steps])
+    before = {_name_of(info): _version_of(info) for site in _sites(path) for info in site.glob("*.dist-info")}
+    for change in changes:
+        former = before.get(plain(change.name), "")
+        yield from [f"-{change.name} {former}"] if former else []
+        yield f"+{change.name} {change.version}"
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as several:
+        sizes = list(several.map(_size_of, (change.address for change in changes)))
+    told = [size for size in sizes if size is not None]
+    if told:
+        more = f", and {len(sizes) - len(told)} whose size the index does not tell" if len(told) < len(sizes) else ""
+        yield f"{amount(sum(told))} to fetch (told by the index; less where pip has kept it){more}"
+
+
+def _size_of(address: str) -> int | None:
+    """The bytes of a file at an address, None where nobody tells them."""
+    if not address.startswith(("https://", "http://", "file://")):
+        return None
+    import urllib.request
+
+    request = urllib.request.Request(address, method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            length = answer.headers.get("Content-Length")
+    except (OSError, ValueError):
+        return None
+    return int(length) if length and length.isdecimal() else None
 
 
 def precheck(step: InstallPackages, path: Path, needs: Needs) -> None:
     if not (path / "pyvenv.cfg").is_file():
         raise ApplyError(f"{path} is no virtual environment")
     needs.room(path / "lib")
-    _pip(step)
+    _installer(step)
 
 
 def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
     journal, first = work.journal, steps[0]
     wanted = [step.wanted for step in steps]
     if work.meter.watcher is not None:
-        work.meter.watcher(0, 0, f"asking pip what {', '.join(wanted)} takes")
-    exact = _resolved(first, wanted)
+        work.meter.watcher(0, 0, f"asking what {', '.join(wanted)} takes")
+    exact = [change.text for change in _resolved(first, wanted)] or wanted
     stage = scratch(journal, _free(path / f".zdoctor-new-{journal.id}"))
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"installing {', '.join(exact)}")
-    into = ["install", "--quiet", "--no-deps", "--ignore-installed", "--prefix", str(stage)]
-    _run(first, [*into, *_of_index(first), *exact])
+    over = [] if _is_of_uv(first) else ["--ignore-installed"]
+    _run(first, "--quiet", "--no-deps", *over, "--prefix", str(stage), *exact)
+    (stage / _LOCK).unlink(missing_ok=True)
     site = next((found for found in stage.rglob("site-packages") if is_real_folder(found)), None)
     if site is None:
-        raise ApplyError(f"pip installed nothing of {', '.join(exact)}")
+        raise ApplyError(f"nothing was installed of {', '.join(exact)}")
     kept = _free(path / QUARANTINE / journal.id)
     old = path / site.relative_to(stage)
     new = {_name_of(info) for info in site.glob("*.dist-info")}
@@ -81,46 +133,80 @@ def _name_of(info: Path) -> str:
     return plain(info.name.removesuffix(".dist-info").rpartition("-")[0])
 
 
-def _pip(step: InstallPackages) -> list[str]:
-    """The pip that works on an environment: its own, else that of the Python that runs zdoctor."""
-    if any(Path(step.path).glob("[Ll]ib/**/site-packages/pip/__init__.py")):
-        return [step.python, "-m", "pip"]
+def _sites(path: Path) -> list[Path]:
+    return [*path.glob("lib/python3*/site-packages"), *path.glob("Lib/site-packages")]
+
+
+def _version_of(info: Path) -> str:
+    return info.name.removesuffix(".dist-info").rpartition("-")[2]
+
+
+def _is_of_uv(step: InstallPackages) -> bool:
+    """Whether uv installs into an environment: where it is here, and made the environment or nothing else can."""
+    if shutil.which("uv") is None:
+        return False
+    settings = (Path(step.path) / "pyvenv.cfg").read_text("utf-8", "replace")
+    return _OF_UV.search(settings) is not None or not (_has_pip(step) or find_spec("pip"))
+
+
+def _has_pip(step: InstallPackages) -> bool:
+    return any((site / "pip" / "__init__.py").is_file() for site in _sites(Path(step.path)))
+
+
+def _installer(step: InstallPackages) -> list[str]:
+    """The start of a command that installs: uv's, that of the environment's own pip, else of zdoctor's Python."""
+    if _is_of_uv(step):
+        return ["uv", "pip", "install", "--python", step.python]
+    if _has_pip(step):
+        return [step.python, "-m", "pip", "install"]
     if find_spec("pip") is None:
-        raise ApplyError(f"neither {step.path} nor the Python that runs zdoctor has pip")
-    return [sys.executable, "-m", "pip", "--python", step.python]
+        raise ApplyError(f"neither {step.path} nor the Python that runs zdoctor has pip, and uv is not here")
+    return [sys.executable, "-m", "pip", "--python", step.python, "install"]
 
 
-def _of_index(step: InstallPackages) -> list[str]:
-    return ["--index-url", step.index] if step.index else []
-
-
-def _run(step: InstallPackages, words: Sequence[str]) -> str:
-    """pip's output. Raises ApplyError with its own reason."""
-    own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONSAFEPATH": "1"}
-    command, environment = [*_pip(step), *words], {**os.environ, **own}
+def _run(step: InstallPackages, *words: str) -> str:
+    """What the installer says, warnings and all. Raises ApplyError with its own reason."""
+    own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONSAFEPATH": "1", "NO_COLOR": "1"}
+    index = ["--index-url", step.index] if step.index else []
+    command, environment = [*_installer(step), *index, *words], {**os.environ, **own}
+    lock = Path(step.path) / _LOCK
+    was_locked = lies(lock)
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     except OSError as error:
-        raise ApplyError(f"{step.python} does not start: {error.strerror}") from error
+        raise ApplyError(f"{command[0]} does not start: {error.strerror}") from error
+    finally:
+        if not was_locked:
+            lock.unlink(missing_ok=True)
     if done.returncode:
-        told = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-        raise ApplyError(f"pip: {told[-1] if told else done.stderr.strip()[-300:]}")
-    return done.stdout
+        told = re.findall(r"(?:ERROR: |error: )([^\n]*(?:\n  cause: [^\n]*)*)", done.stderr)
+        reason = re.sub(r"\s+cause: ", ": ", told[-1]) if told else done.stderr.strip()[-300:]
+        raise ApplyError(f"{'uv' if command[0] == 'uv' else 'pip'}: {reason}")
+    return done.stdout or done.stderr
 
 
-def _resolved(step: InstallPackages, wanted: Sequence[str]) -> list[str]:
-    """What pip would install for these, exactly; these themselves where it takes them for installed."""
-    report = ["install", "--dry-run", "--quiet", "--report", "-", *_of_index(step), *wanted]
-    told = json.loads(_run(step, report))
-    return [_exact(one, wanted) for one in told["install"]] or list(wanted)
+def _resolved(step: InstallPackages, wanted: Sequence[str]) -> list[Change]:
+    """What would be installed for these, exactly; nothing where they count as installed."""
+    if _is_of_uv(step):
+        told = _WOULD_INSTALL.findall(_run(step, "--dry-run", *wanted))
+        return [_change(name, version, bool(direct), wanted) for name, version, direct in told]
+    report = json.loads(_run(step, "--dry-run", "--quiet", "--report", "-", *wanted))
+    return [
+        _change(
+            one["metadata"]["name"],
+            one["metadata"]["version"],
+            bool(one.get("is_direct")),
+            wanted,
+            one["download_info"]["url"],
+        )
+        for one in report["install"]
+    ]
 
 
-def _exact(one: dict[str, Any], wanted: Sequence[str]) -> str:
-    name, version = one["metadata"]["name"], one["metadata"]["version"]
-    if not one.get("is_direct"):
-        return f"{name}=={version}"
-    asked = {found.name: text for text in wanted if (found := requirement(text)) is not None}
-    return asked.get(plain(name), f"{name}=={version}")
+def _change(name: str, version: str, direct: bool, wanted: Sequence[str], address: str = "") -> Change:
+    """What comes from no index (`direct`) is asked for as it was, anything else by its version."""
+    asked = {one.name: text for text in wanted if (one := requirement(text)) is not None} if direct else {}
+    return Change(name, version, asked.get(plain(name), f"{name}=={version}"), address)
 
 
 def _owned(info: Path, root: Path) -> Iterator[Path]:
