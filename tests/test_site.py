@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -19,6 +20,7 @@ from axe_playwright_python.sync_playwright import Axe
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.rules import all_rules
 from zdoctor.tests.browser import chromium
+from zdoctor.tests.loras import as_kohya, pairs_of, saved
 from zdoctor.tests.machines import MACHINES, text
 
 ROOT = Path(__file__).parent.parent
@@ -31,17 +33,15 @@ AS_SEARCHED = re.compile(r"# .+\n\n```text\n(.+?)```", re.S)
 def test_what_a_situation_shows_is_what_zdoctor_prints(
     page: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "84")
     folder = request.getfixturevalue("tmp_path")
     written = page.read_text(encoding="utf-8")
 
     def printed(match: re.Match[str]) -> str:
-        main(shlex.split(_words(match["words"], written, folder)))
-        output = capsys.readouterr().out
-        output = re.sub(r"^zdoctor check .*\n|^\d+ rules? passed.*\n", "", output, flags=re.M)
-        output = output.partition("\nnot judged: ")[0].partition("\nnext: ")[0].replace(f"{folder}/", "").strip()
-        return f"<!-- zdoctor {match['words']} -->\n```text\n{output}\n```"
+        words = _words(match["words"], written, folder)
+        monkeypatch.chdir(ROOT if "/configs/" in words or "examples/" in words else folder)
+        main(shlex.split(words))
+        return f"<!-- zdoctor {match['words']} -->\n```text\n{_shown(capsys.readouterr().out)}\n```"
 
     made = SHOWN.sub(printed, written)
     if request.config.getoption("--golden"):
@@ -50,17 +50,30 @@ def test_what_a_situation_shows_is_what_zdoctor_prints(
     assert page.name == "README.md" or SHOWN.search(made), "a situation shows what zdoctor says of it"
 
 
+def _shown(output: str) -> str:
+    """What a check found, or the cause of a failure, in any language: without what is told after it."""
+    output = re.sub(r"\n\S.*zdoctor check CONFIG --select .*\n?$", "", output)
+    checked = re.match(r"zdoctor check .*\n", output)
+    if not checked:
+        return output.strip()
+    head, *blocks = output[checked.end() :].split("\n\n")
+    return "\n\n".join([head, *takewhile(re.compile(r"\S.* [A-Z]{3}\d{3} \w+-\w").match, blocks)])
+
+
 def _words(words: str, page: str, folder: Path) -> str:
-    """A command of a page with the files that it names: recorded machines, and the page's first words as a log."""
+    """A command of a page with the files that it names: recorded machines, and what the page shows or is about."""
     for name in MACHINES:
         if f"--machine {name} " in f"{words} ":
             (folder / f"{name}.json").write_text(text(name), encoding="utf-8")
-            words = words.replace(f"--machine {name}", f"--machine {folder / name}.json")
+            words = words.replace(f"--machine {name}", f"--machine {shlex.quote(str(folder / name))}.json")
     if "train.log" in words:
         said = AS_SEARCHED.match(page)
         assert said, "a situation begins with the words that people search"
         (folder / "train.log").write_text(f"Traceback (most recent call last):\n{said[1]}", encoding="utf-8")
-        words = words.replace("train.log", str(folder / "train.log"))
+    elif "config.json" in words:
+        (folder / "config.json").write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
+    elif "bob.safetensors" in words:
+        saved(folder / "bob.safetensors", as_kohya("zimage", pairs_of("zimage"), original=False))
     return words
 
 
