@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..doctor.families import family_of, no_record
@@ -13,6 +14,9 @@ from ..doctor.trainers import trainer_of
 
 _HALF = ("fp16", "half", "float16")
 _BRAIN = ("bf16", "bfloat16")
+# Optimizers whose steps are as long as the learning rate, by their name in any trainer; schedule-free ones are not.
+_STEPS_AS_LONG = re.compile(r"(?:^|[.-]|paged)(?:adam|adamw|lion)(?:_bf16|[248]+bit|32bit|8)?$")
+_FAR_TOO_LARGE = 0.1
 UNDISTILLED = "The distillation breaks down within some thousand steps; short runs may still be fine."
 
 
@@ -186,4 +190,28 @@ def captions_ignored(run: Run) -> Iterator[Finding]:
             otherwise="The LoRA learns nothing from the captions.",
             evidence={"pointer": run.pointer("unload_text_encoder")},
             prompt=recipe.trigger_word,
+        )
+
+
+@rule("TRN015", "warning", "learning-rate-far-too-large", trainers=(EVERY,))
+def learning_rate_far_too_large(run: Run) -> Iterator[Finding]:
+    """A LoRA at a learning rate of 0.1 or more.
+
+    What: The learning rate is at least 0.1, and the optimizer is AdamW, Adam or Lion, in whatever bits.
+    Why: Their steps are about as long as the learning rate, whatever the gradient is, and the weights of a LoRA are
+    smaller than that: the first step throws the model off, and what it knew is hardly found again. Rates about 1
+    belong to optimizers that find their own, as Prodigy.
+    Repair: 1e-4 is usual for a LoRA.
+    """
+    rate, name = run.recipe.learning_rate, run.recipe.optimizer.name
+    if run.kind != "lora" or not _STEPS_AS_LONG.search(name.lower()):
+        raise NotApplicable
+    if isinstance(rate, int | float) and rate >= _FAR_TOO_LARGE:
+        yield found(
+            run.where("learning_rate"),
+            "{key} {rate}: {optimizer} moves every weight by about that much in each step. 0.0001 is usual.",
+            otherwise="The first step throws the model off, and what it knew is hardly found again.",
+            key=run.keys.get("learning_rate", "learning_rate").rpartition("/")[2],
+            rate=f"{rate:g}",
+            optimizer=name,
         )

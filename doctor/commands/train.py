@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     count = options.processes or process_count(seen)
     if why := not_green(seen, too_large(seen, count)):
         return _not_training(seen, why)
+    raise_unsupported(_refused(seen))
     if options.shard and count == 1:
         raise UserError(
             "The base is shared out over several processes, and this run has one.",
@@ -215,10 +216,18 @@ def _made(result: TrainResult) -> Iterator[str]:
         yield f"Samples: {len(result.samples)} in {Path(result.samples[0]).parent}"
 
 
+def _runs(seen: Examination) -> list[Run]:
+    """In the runner's words."""
+    return [facts.run for facts in seen.facts if isinstance(facts.run, Run)]
+
+
+def _refused(seen: Examination) -> list[str]:
+    return list(dict.fromkeys(reason for run in _runs(seen) for reason in refuse(run)))
+
+
 def _not_training(seen: Examination, why: str) -> int:
-    runs = [facts.run for facts in seen.facts if isinstance(facts.run, Run)]  # in the runner's words
-    refused = list(dict.fromkeys(reason for run in runs for reason in refuse(run)))
-    if any(map(is_another_job, runs)):
+    refused = _refused(seen)
+    if any(map(is_another_job, _runs(seen))):
         raise_unsupported(refused)
     if refused:
         console.tell(f"Not supported, whatever is repaired below: {' '.join(refused)}\n")

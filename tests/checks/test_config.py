@@ -203,6 +203,42 @@ def test_training_sense(text: str, rule: str, severity: str) -> None:
     assert rule not in {f.rule for f in examined(KAGGLE, "TRN")}
 
 
+@pytest.mark.parametrize(
+    ("rate", "optimizer", "warned"),
+    [
+        ("5", "adamw8bit", True),
+        ("0.1", "Lion", True),
+        ("0.002", "adamw", False),
+        ("1.0", "prodigy", False),
+        ("1", "prodigy8bit", False),
+        ("1.0", "dadaptationlion", False),
+        ("0.5", "adafactor", False),
+        ("0.5", "automagic", False),
+    ],
+)
+def test_a_learning_rate_far_too_large_is_a_warning(rate: str, optimizer: str, warned: bool) -> None:
+    text = changed("lr", rate, changed("optimizer", f'"{optimizer}"'))
+    assert ("TRN015" in {f.rule for f in examined(text, "TRN")}) is warned
+
+
+@pytest.mark.parametrize(("rate", "learns"), [(5.0, False), (1e-3, True)])
+def test_such_a_rate_throws_a_model_off(rate: float, learns: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    base, wanted = (torch.randn(64, 64, generator=generator) / 50 for _ in range(2))
+    x = torch.randn(256, 64, generator=generator)
+    a = torch.nn.Parameter(torch.randn(8, 64, generator=generator) / 8)
+    b = torch.nn.Parameter(torch.zeros(64, 8))
+    optimizer = torch.optim.AdamW([a, b], lr=rate)
+    losses = []
+    for _ in range(20):
+        loss = (x @ (base + b @ a - wanted).T).square().mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    assert (losses[-1] < losses[0]) is learns and (losses[1] > 1000 * losses[0]) is not learns
+
+
 def test_float16_overflows_where_bfloat16_does_not() -> None:
     large = torch.tensor(70_000.0)
     assert torch.isinf(large.to(torch.float16)) and torch.isfinite(large.to(torch.bfloat16))

@@ -37,11 +37,21 @@ def write_lora(file: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, me
                 f"{key} is not finite as {str(dtype).removeprefix('torch.')}, so {file} was not written. Training "
                 "has diverged, or the save dtype is too narrow; lower the learning rate or save as bf16."
             )
-    write_atomic(file, save(cast, metadata={**metadata, "format": "pt"}))
+    write_atomic(file, _in_order(save(cast, metadata={**metadata, "format": "pt"})))
     with safe_open(str(file), framework="pt") as opened:
         written = {key: tuple(opened.get_slice(key).get_shape()) for key in opened.keys()}  # noqa: SIM118
     if written != {key: tuple(value.shape) for key, value in cast.items()}:
         raise TrainError(f"{file} does not hold what was written to it. Check the disk.")
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with its metadata by name; the library's order is another each time."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(content)[8 + size :]))
 
 
 def lora_metadata(run: Run, step: int, epoch: int) -> dict[str, str]:

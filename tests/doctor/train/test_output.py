@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.output.checkpoint_files import write_lora
 from zdoctor.doctor.train.runtime.run_lock import lock_run
 from zdoctor.doctor.train.runtime.stop_signals import BEGAN, Stop, interruptible
 
@@ -42,6 +44,18 @@ def test_a_finished_run_without_its_file_writes_it_again(tiny: Path, circles: Pa
     again = load_file(go(run_with(steps=2), tiny, circles, tmp_path, progress=recorder).lora)
     assert recorder.steps == []
     assert all(torch.equal(before[key], again[key]) for key in before)
+
+
+def test_equal_loras_are_equal_files(tmp_path: Path) -> None:
+    tensors = {f"layers.{number}.lora_A.weight": torch.full((2, 3), float(number)) for number in range(20)}
+    metadata = {f"ss_{letter}": letter for letter in "hgfedcbaü"}
+    for number in range(4):
+        write_lora(tmp_path / f"{number}.safetensors", tensors, torch.bfloat16, metadata)
+    first, *others = (file.read_bytes() for file in sorted(tmp_path.iterdir()))
+    assert all(content == first for content in others)
+    with safe_open(str(tmp_path / "0.safetensors"), framework="pt") as opened:
+        assert opened.metadata() == {**metadata, "format": "pt"}
+        assert torch.equal(opened.get_tensor("layers.7.lora_A.weight"), torch.full((2, 3), 7.0).bfloat16())
 
 
 @pytest.mark.parametrize("name", ["circles.safetensors", "circles_000000250.safetensors"])
