@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..model.crashes import Explanation, Failure, Known, Signature
 from ..model.script import SCRIPT
@@ -15,6 +15,7 @@ from .lines import Lines, clean
 from .messages import CUT_OFF
 from .phrases import phrases
 from .question import excerpt, versions
+from .versions import by_version
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -62,19 +63,21 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         later = failures(lines.after(found[-1].at))
         ended = [failure for failure in later if not _survived(failure, later, lines)]
     failure = _decisive(ended) if ended else None
-    known = _known(failure) if failure is not None else None
+    installed = versions(lines)
+    known = _known(failure, installed) if failure is not None else None
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or _says_little(failure, known, rules):
         told = tuple(one for one in table.known() if known is None or one not in table.general())
         survived = [other for other in found if other not in ended]
         failure, known = next(_phrases(lines, failure, told, survived), (failure, known))
+        known = _closer(known, failure, installed) if failure is not None else None
         rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     elif known is not None and known.vague:
         known = _before(lines, failure) or known
     if failure is None:
         worked = bool(found) or _went_on(lines, 1)
-        return Explanation(None, None, (), "", len(found), versions(lines), excerpt(lines, None), worked)
+        return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
     if rules and known in table.general():
         known = None
     if known is not None and known.rule:
@@ -83,14 +86,19 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
-    return Explanation(failure, known, rules, site, others, versions(lines), excerpt(lines, failure))
+    return Explanation(failure, known, rules, site, others, installed, excerpt(lines, failure))
 
 
-def _known(failure: Failure) -> Known | None:
-    told = [
-        known for part in failure.chain if (known := next((one for one in table.known() if one.matches(part)), None))
-    ]
+def _known(failure: Failure, installed: Mapping[str, str]) -> Known | None:
+    firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in failure.chain)
+    told = [known for part, first in firsts if (known := _closer(first, part, installed)) is not None]
     return next((known for known in told if not known.vague), told[0] if told else None)
+
+
+def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str]) -> Known | None:
+    """Where no more is known than a failure's shape: which versions have the name that it is about."""
+    plain = known is None or known.vague or known in table.general()
+    return by_version(failure, installed) or known if plain else known
 
 
 def _before(lines: Lines, failure: Failure) -> Known | None:
@@ -103,7 +111,7 @@ def _messenger(failure: Failure) -> bool:
     """Whether it is known as one that only comes after another."""
     if not any(known.messenger and known.matches(failure) for known in table.known()):
         return False
-    known = _known(failure)
+    known = _known(failure, {})
     return known is not None and known.messenger
 
 

@@ -1,0 +1,132 @@
+"""Names that a package has only in some of its versions: what an ImportError, an AttributeError or a TypeError means.
+
+maintenance/mine_names.py writes `names/PACKAGE.json`: for each module, and each "Class.method()", the names that some
+versions lack, by the first version that has them and the first that has them no more ("-" where all mined ones do).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ..model.crashes import Failure, Known
+
+NAMES = Path(__file__).with_name("names")
+# What asks a module, or a function, for a name.
+_ASKED = tuple(
+    map(
+        re.compile,
+        (
+            r"cannot import name ['\"](?P<name>\w+)['\"] from ['\"](?P<owner>[\w.]+)['\"](?! \(unknown location)",
+            r"(?P<module>No module) named ['\"](?P<owner>\w[\w.]*)\.(?P<name>\w+)['\"]",
+            r"module ['\"]?(?P<owner>\w[\w.]*?)['\"]? has no attribute ['\"]?(?P<name>\w+)",
+            r"(?P<owner>(?:[A-Z]\w+\.)?\w+\(\)) got an unexpected keyword argument ['\"](?P<name>\w+)['\"]",
+        ),
+    )
+)
+_ASKER = re.compile(r"(?:site|dist)-packages[/\\](\w+)")
+_SOURCES = {
+    "torchao": "https://github.com/pytorch/ao",
+    "bitsandbytes": "https://github.com/bitsandbytes-foundation/bitsandbytes",
+}
+_HUGGING_FACE = "https://github.com/huggingface/{}"
+
+
+class Lived(NamedTuple):
+    """The first version that has a name, and the first without it again; None where no mined one lacks it."""
+
+    since: str | None
+    gone: str | None
+    before: str | None  # the version before `since`
+
+
+def release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
+
+
+def by_version(failure: Failure, versions: Mapping[str, str]) -> Known | None:
+    """What is known of a name that the failure says is not there. `versions` are those that the log tells of."""
+    message = " ".join(failure.message.split())
+    for pattern in _ASKED:
+        if (asked := pattern.search(message)) is not None:
+            owner, name = asked["owner"], asked["name"]
+            while "module" in asked.groupdict() and "." in owner and not any(lived(owner, name)):
+                owner, _, name = owner.rpartition(".")  # the whole package of that module may be lacking
+            return _told(owner, name, failure, versions)
+    return None
+
+
+def lived(owner: str, name: str) -> Iterator[tuple[str, Lived]]:
+    """Of each package that has such an owner: its name, and how long it had the name."""
+    packages = _packages() if owner.endswith("()") else {owner.partition(".")[0]} & _packages()
+    for package in sorted(packages):
+        order, names = _names(package)
+        if (spans := names.get(owner, {}).get(name)) is not None:
+            since, gone = (None if version == "-" else version for version in spans)
+            yield package, Lived(since, gone, order[order.index(since) - 1] if since else None)
+
+
+def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) -> Known | None:
+    found = list(lived(owner, name))
+    if len(found) != 1:
+        return None
+    package, span = found[0]
+    here = versions.get(package.replace("_", "-"), "")
+    young = span.since is not None and (not here or release(here) < release(span.since))
+    old = span.gone is not None and (not here or release(here) >= release(span.gone))
+    if not (young or old):
+        return None
+    what = f"{owner} {name}=" if owner.endswith("()") else f"{owner}.{name}"
+    said = [f"{package} {span.since} has {what}, {span.before} not yet"] if young else []
+    said += [f"{package} {span.gone} has {what} no more"] if old else []
+    kept = ",".join([f">={span.since}"] * young + [f"<{span.gone}"] * (span.gone is not None))
+    asker = _asker(failure, package)
+    cause = f"{'; '.join(said)}. {_installed(package, here, young=young, old=old)}"
+    if old and not young:
+        do = (
+            f'Update {asker or "what asks for it"}; where there is no newer one: pip install "{package}{kept}". A '
+            "trainer names what goes together: pip install -r requirements.txt in its folder and its environment."
+        )
+    else:
+        do = (
+            "In the program's folder and its environment: pip install -r requirements.txt; without requirements: pip "
+            f'install "{package}{kept}"'
+        )
+    avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old else ""
+    return Known(cause, do, avoid, error=failure.name, source=f"{_source(package)}/releases")
+
+
+def _installed(package: str, here: str, *, young: bool, old: bool) -> str:
+    if here:
+        return f"By the log {here} is installed."
+    return f"The one that is installed is {' or '.join(['older'] * young + ['newer'] * old)}."
+
+
+def _asker(failure: Failure, package: str) -> str:
+    """The package whose code asks, where it is another one."""
+    asking = [found[1] for frame in failure.frames if (found := _ASKER.search(frame.file)) is not None]
+    return next((name for name in reversed(asking) if name != package), "")
+
+
+def _source(package: str) -> str:
+    return _SOURCES.get(package) or _HUGGING_FACE.format(package)
+
+
+@cache
+def _packages() -> frozenset[str]:
+    return frozenset(file.stem for file in NAMES.glob("*.json"))
+
+
+@cache
+def _names(package: str) -> tuple[list[str], dict[str, dict[str, list[str]]]]:
+    """The versions in order, and of each owner the names with their two versions."""
+    read = json.loads((NAMES / f"{package}.json").read_text("utf-8"))
+    names = {
+        owner: {name: span.split() for span, found in spans.items() for name in found.split()}
+        for owner, spans in read["names"].items()
+    }
+    return read["versions"], names
