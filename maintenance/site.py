@@ -1,6 +1,6 @@
-"""What the site has beside the files in docs/: its start page, from the README, and a page for each rule.
+"""What the site has beside the files in docs/: its start page, from the README, a page for each rule, and languages.
 
-mkdocs.yml names this module as its hook, so both are made whenever the site is built, and committed nowhere.
+mkdocs.yml names this module as its hook, so these are made whenever the site is built, and committed nowhere.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zdoctor.doctor.languages import ENGLISH, LANGUAGES
 from zdoctor.doctor.rules import Rule, all_rules, cures_of
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 ORGANS = {
@@ -52,6 +54,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """The hook of mkdocs: `[PTH001](rules.md)` leads to the rule's own page."""
     return re.sub(r"\[([A-Z]{3}\d{3})\]\(((?:\.\./)*)rules\.md\)", r"[\1](\2rules/\1.md)", markdown)
+
+
+def on_post_page(output: str, page: Page, **_: object) -> str:
+    """The hook of mkdocs: a page in a folder of a language says so, for screen readers, fonts and search engines."""
+    language = language_of(Path(page.file.src_uri))
+    return output.replace('<html lang="en"', f'<html lang="{language.replace("_", "-")}"', 1)
+
+
+def language_of(page: Path) -> str:
+    """The language that a page of docs/ is written in, as its folder is named."""
+    return page.parent.name if page.parent.name in LANGUAGES else ENGLISH
 
 
 def start_page() -> str:

@@ -18,18 +18,20 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.languages import ENGLISH, LANGUAGES
 from zdoctor.doctor.rules import all_rules
+from zdoctor.maintenance.site import language_of
 from zdoctor.tests.browser import chromium
 from zdoctor.tests.loras import as_kohya, pairs_of, saved
 from zdoctor.tests.machines import MACHINES, text
 
 ROOT = Path(__file__).parent.parent
-SITUATIONS = sorted((ROOT / "docs" / "situations").glob("*.md"))
+SITUATIONS = sorted((ROOT / "docs" / "situations").rglob("*.md"))
 SHOWN = re.compile(r"<!-- zdoctor (?P<words>.+?) -->\n```text\n(?P<output>.*?)```", re.S)
 AS_SEARCHED = re.compile(r"# .+\n\n```text\n(.+?)```", re.S)
 
 
-@pytest.mark.parametrize("page", SITUATIONS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", SITUATIONS, ids=lambda page: f"{page.stem}-{language_of(page)}")
 def test_what_a_situation_shows_is_what_zdoctor_prints(
     page: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +77,33 @@ def _words(words: str, page: str, folder: Path) -> str:
     elif "bob.safetensors" in words:
         saved(folder / "bob.safetensors", as_kohya("zimage", pairs_of("zimage"), original=False))
     return words
+
+
+COMMANDS = re.compile(r"<!-- zdoctor (.+?) -->|```(?:sh|json)\n(.+?)```", re.S)
+
+
+@pytest.mark.parametrize("language", [one for one in LANGUAGES if one != ENGLISH])
+def test_each_situation_is_told_in_each_language(language: str) -> None:
+    """The same words that are searched, the same commands, and as many sections; each page leads to the others."""
+    for page in (one for one in SITUATIONS if language_of(one) == ENGLISH):
+        told, there = page.read_text(encoding="utf-8"), page.parent / language / page.name
+        translated = there.read_text(encoding="utf-8")
+        typed = COMMANDS.findall(translated.replace(f" --lang {language} -->", " -->"))
+        assert typed == COMMANDS.findall(told), there
+        assert AS_SEARCHED.findall(translated) == AS_SEARCHED.findall(told), there
+        assert re.findall(r"^(#+|\||- )", translated, re.M) == re.findall(r"^(#+|\||- )", told, re.M), there
+        assert translated.splitlines()[-1] == _languages(page.name, language)
+        assert told.splitlines()[-1] == _languages(page.name, ENGLISH)
+    assert {one.name for one in SITUATIONS if language_of(one) == language} == {
+        one.name for one in SITUATIONS if language_of(one) == ENGLISH
+    }
+
+
+def _languages(name: str, here: str) -> str:
+    """The last line of a page: its languages, each by its own name."""
+    up = "" if here == ENGLISH else "../"
+    places = {language: f"{up}{'' if language == ENGLISH else f'{language}/'}{name}" for language in LANGUAGES}
+    return " · ".join(told if of == here else f"[{told}]({places[of]})" for of, told in LANGUAGES.items())
 
 
 @dataclass
@@ -140,7 +169,7 @@ def test_pages_can_be_read_by_everybody(site: dict[Path, Page], scheme: Literal[
     root = next(file for file in site if file.name == "404.html").parent
     with chromium() as started:
         page = started.new_page(color_scheme=scheme)
-        for name in (".", "start", "situations/kaggle-t4", "rules/PTH001", "families"):
+        for name in ("start", "situations/kaggle-t4", "situations/zh_CN/slow-steps", "rules/PTH001", "families"):
             page.goto((root / name / "index.html").as_uri())
             found = Axe().run(page)
             assert found.violations_count == 0, f"{name}: {found.generate_report()}"
