@@ -94,6 +94,8 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "sd-scripts/Flux": ("flux", {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True}),
     "musubi-tuner/Flux": ("flux_kontext", {"num_layers": 4, "num_single_layers": 2, "guidance_embeds": True}),
     "musubi-tuner/ZImageTransformer2DModel": ("zimage", {"n_layers": 4}),
+    "musubi-tuner/QwenImageTransformer2DModel": ("qwen_image", {"num_layers": 4}),
+    "musubi-tuner/Flux2": ("flux2_klein_9b", {**KLEIN_9B_CONFIG, "depth": 2, "depth_single_blocks": 4}),
 }
 
 
@@ -203,13 +205,16 @@ def rehearsed(case: Case, of_kohya: str) -> int:
 def rehearsed_of_kohya(case: Case, name: str) -> int:
     asked, of = asked_of(case), case.sizes.of_kohya
     assert of is not None
+    published = OF[name].configs[-1] if name.endswith("/Flux2") else {}
     counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=True)}
     trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
-    network = Network(rank=asked.rank, alpha=float(asked.rank))
+    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
     made = own_of_kohya(name, asked.way)
     again = asked.checkpointing
-    step = Step(name, counts, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made)
+    step = Step(
+        name, {**published, **counts}, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made
+    )
     return run_step(step).peak
 
 

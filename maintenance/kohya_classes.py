@@ -31,12 +31,16 @@ _again = checkpoint.checkpoint
 
 @dataclass(frozen=True)
 class OfKohya:
-    """A class: how it is built and called, its lists of blocks with what counts them, and its published configs."""
+    """A class: how it is built and called, its lists of blocks with what counts them, and its published configs.
+
+    `left_out` finds the Linears of blocks that get no LoRA.
+    """
 
     build: Callable[[Mapping[str, Any]], Any]
     inputs: Callable[[Any, Batch], dict[str, Any]]
     lists: Mapping[str, str]
     configs: tuple[Mapping[str, Any], ...] = ({},)
+    left_out: str = ""
 
 
 def own_of_kohya(name: str, way: str) -> Own | None:
@@ -114,9 +118,9 @@ class Float8(nn.Linear):
         return nn.functional.linear(x, self.weight.to(scale.dtype) * scale, self.bias)
 
 
-def _zeros(*shape: int) -> Tensor:
-    """What a step is given requires gradients, so that the first block computed again has some."""
-    return torch.zeros(*shape).requires_grad_()
+def _given(model: Any, *shape: int) -> Tensor:
+    """What a step that computes again is given requires gradients, as there a block's input must."""
+    return torch.zeros(*shape).requires_grad_(model.gradient_checkpointing)
 
 
 def _half(batch: Batch) -> Tensor:
@@ -138,7 +142,10 @@ def _of_zimage(model: Any, batch: Batch) -> dict[str, Any]:
     height, width = batch.cells[1] * 2, batch.cells[2] * 2
     channels = model.all_x_embedder["2-1"].in_features // 4
     text = model.cap_embedder[1].in_features
-    picture, prompt = _zeros(batch.size, channels, 1, height, width), _zeros(batch.size, batch.text, text)
+    picture, prompt = (
+        _given(model, batch.size, channels, 1, height, width),
+        _given(model, batch.size, batch.text, text),
+    )
     return {"x": picture, "t": _half(batch), "cap_feats": prompt, "cap_mask": None}
 
 
@@ -171,9 +178,9 @@ def _flux_of_sd_scripts(config: Mapping[str, Any]) -> Any:
 def _of_flux(model: Any, batch: Batch) -> dict[str, Any]:
     image, text = batch.image, batch.text
     return {
-        "img": _zeros(batch.size, image, model.in_channels),
+        "img": _given(model, batch.size, image, model.in_channels),
         "img_ids": torch.zeros(batch.size, image, 3),
-        "txt": _zeros(batch.size, text, model.txt_in.in_features),
+        "txt": _given(model, batch.size, text, model.txt_in.in_features),
         "txt_ids": torch.zeros(batch.size, text, 3),
         "y": torch.zeros(batch.size, 768),
         "timesteps": _half(batch),
@@ -189,9 +196,9 @@ def _qwen_image(config: Mapping[str, Any]) -> Any:
 
 def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
     return {
-        "hidden_states": _zeros(batch.size, batch.image, model.in_channels),
+        "hidden_states": _given(model, batch.size, batch.image, model.in_channels),
         "timestep": _half(batch),
-        "encoder_hidden_states": _zeros(batch.size, batch.text, model.txt_in.in_features),
+        "encoder_hidden_states": _given(model, batch.size, batch.text, model.txt_in.in_features),
         "encoder_hidden_states_mask": None,
         "img_shapes": [[batch.cells, *batch.controls]],
         "txt_seq_lens": [batch.text] * batch.size,
@@ -205,9 +212,9 @@ def _flux2(config: Mapping[str, Any]) -> Any:
 
 def _of_flux2(model: Any, batch: Batch) -> dict[str, Any]:
     return {
-        "x": _zeros(batch.size, batch.image, model.in_channels),
+        "x": _given(model, batch.size, batch.image, model.in_channels),
         "x_ids": torch.zeros(batch.size, batch.image, 4),
-        "ctx": _zeros(batch.size, batch.text, model.txt_in.in_features),
+        "ctx": _given(model, batch.size, batch.text, model.txt_in.in_features),
         "ctx_ids": torch.zeros(batch.size, batch.text, 4),
         "timesteps": _half(batch),
         "guidance": _half(batch),
@@ -220,12 +227,20 @@ OF_KOHYA: Mapping[str, OfKohya] = {
         _zimage,
         _of_zimage,
         {"noise_refiner": "n_refiner_layers", "context_refiner": "n_refiner_layers", "layers": "n_layers"},
+        left_out="_modulation",
     ),
     "musubi-tuner/Flux": OfKohya(
-        partial(_flux, "musubi_tuner.flux.flux_models", attn_mode="torch"), _of_flux, _DOUBLE_AND_SINGLE
+        partial(_flux, "musubi_tuner.flux.flux_models", attn_mode="torch"),
+        _of_flux,
+        _DOUBLE_AND_SINGLE,
+        left_out=r"_mod\.|modulation",
     ),
     "musubi-tuner/QwenImageTransformer2DModel": OfKohya(
-        _qwen_image, _of_qwen_image, {"transformer_blocks": "num_layers"}, ({}, {"zero_cond_t": True})
+        _qwen_image,
+        _of_qwen_image,
+        {"transformer_blocks": "num_layers"},
+        ({}, {"zero_cond_t": True}),
+        left_out=r"_mod\.",
     ),
     "musubi-tuner/Flux2": OfKohya(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
     "sd-scripts/Flux": OfKohya(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),

@@ -173,7 +173,8 @@ def _run(
 ) -> Held:
     size, cells, text, rank = setting
     batch = Batch(size, (1, *cells), text)
-    network = Network(rank=rank, alpha=rank)
+    left_out = OF_KOHYA[name].left_out if name in OF_KOHYA else ""
+    network = Network(rank=rank, alpha=rank, excluded=left_out)
     step = Step(
         name,
         config,

@@ -10,11 +10,13 @@ from math import prod
 from pathlib import Path
 
 from zdoctor.doctor.examine.config_file import beside
+from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
 from zdoctor.doctor.families.components.clip_text import CLIP_L
 from zdoctor.doctor.families.components.qwen3 import QWEN3_4B
 from zdoctor.doctor.families.components.t5 import T5_XXL
 from zdoctor.doctor.families.flux.tensors import flux_original_name
+from zdoctor.doctor.families.part_files import part_files
 from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.families.record.single_file import original_layout
 from zdoctor.doctor.families.tensors import needed_tensors
@@ -113,6 +115,38 @@ def flux_files() -> dict[str, str]:
 def zimage_files() -> dict[str, str]:
     """The three files of a Z-Image training by musubi-tuner, by their options."""
     return dict(_zimage_files())
+
+
+# what musubi-tuner calls each of these, and what chooses it
+OF_MUSUBI: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "qwen_image": ("qwen_image", {}),
+    "qwen_image_edit": ("qwen_image", {"model_version": "edit"}),
+    "qwen_image_edit_plus": ("qwen_image", {"model_version": "edit-2511"}),
+    "flux2": ("flux_2", {}),
+    "flux2_klein_4b": ("flux_2", {"model_version": "klein-base-4b"}),
+    "flux2_klein_9b": ("flux_2", {"model_version": "klein-9b"}),
+}
+
+
+def musubi_command(architecture: str, options: Mapping[str, object]) -> str:
+    model, chosen = OF_MUSUBI[architecture]
+    more = {"network_module": f"networks.lora_{model}", **chosen, **options}
+    return _command(f"{model}_train_network.py", more)
+
+
+@cache
+def musubi_shapes(architecture: str) -> Mapping[str, Shapes]:
+    """What the files of a training by musubi-tuner hold, by their options."""
+    run = run_of(musubi_command(architecture, {"dit": "d.safetensors"}))
+    kinds = {part.option: (classes()[part.class_name], part.config) for part in part_files(run)}
+    return {option: kind.by_kohya(config, (), False) for option, (kind, config) in kinds.items()}
+
+
+@cache
+def musubi_files(architecture: str) -> Mapping[str, str]:
+    """The files of such a training, by their options."""
+    every = musubi_shapes(architecture).items()
+    return {option: str(write(_sound() / f"{architecture}_{option}.safetensors", held)) for option, held in every}
 
 
 def flux_command(options: Mapping[str, object]) -> str:

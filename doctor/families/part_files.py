@@ -54,11 +54,12 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
             for option in options.split()
             if option in run.settings
         )
+    config = {} if family.memory is None else family.memory.config((run.recipe.base_model or "").lower())
     return tuple(
         PartFile(
             name,
             option,
-            *family.published.get(name, (family.class_name, {})),
+            *kohya.classes.get(name, family.published.get(name, (family.class_name, config))),
             when="sample_prompts" if kohya.samples_only and name != "transformer" else "",
             either=kohya.either_vae and name == "vae",
         )

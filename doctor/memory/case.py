@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import dropwhile
 from math import prod
 from typing import Any
 
@@ -24,6 +25,8 @@ CONTEXT_RANGE = int(0.2 * GIB)
 HOST_BASE = int(0.6 * GIB)
 # Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
 TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
+# A scale of 16 bits for 64 weights in 8: modules/fp8_optimization_utils.py of musubi-tuner (30c658c4).
+SCALES = 2 / 64
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ class Case:
         """The transformer's blocks as other trainers than zdoctor's keep them."""
         if self.recipe.precision.quantization is None:
             return self.width * self.sizes.blocks
+        if self.sizes.of_kohya:
+            return int((1 + SCALES * self.recipe.precision.scaled) * self.sizes.blocks)
         kind = self.recipe.precision.quantization.partition("|")[0]
         return int(QUANTIZED[kind] * self.sizes.blocks + 2 * self.sizes.block_rows)
 
@@ -178,11 +183,12 @@ class Case:
     def step(self) -> dict[str, int]:
         """Activations and gradients of the largest pictures, at the highest of forward and backward."""
         recipe, sizes, (image, text) = self.recipe, self.sizes, self.tokens
+        again = recipe.offload.gradient_checkpointing
         activations, gradients = sizes.steps.held(
             self.way,
             Tokens(recipe.batch_size, image, text, recipe.network.rank),
-            sizes.lists,
-            again=recipe.offload.gradient_checkpointing,
+            sizes.lists if again else tuple(dropwhile(lambda one: not one.share, sizes.lists)),
+            again=again,
             interval=max(1, recipe.offload.interval),
             grown=4 * self.trained // sizes.figures.experts,
         )

@@ -138,7 +138,9 @@ def _sizes(
         figures=figures,
         config=config,
         steps=steps,
-        lists=(BlockList(WHOLE, 1, 1.0),) if figures.whole else _lists(steps.lists, counts, linears),
+        lists=(BlockList(WHOLE, 1, 1.0),)
+        if figures.whole
+        else _lists(steps.lists, counts, linears, every=bool(of_kohya)),
         heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
         block=_largest_block(blocks),
@@ -227,10 +229,15 @@ def _count(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
     return len({key.split(".")[1] for key in _in_list(linears, name)})
 
 
-def _lists(order: Sequence[str], counts: Mapping[str, int], linears: Linears) -> tuple[BlockList, ...]:
-    """The lists from the first with a LoRA on, in the order they run, each with its share of the LoRA."""
+def _lists(
+    order: Sequence[str], counts: Mapping[str, int], linears: Linears, *, every: bool
+) -> tuple[BlockList, ...]:
+    """The lists from the first with a LoRA on, in the order they run, each with its share of the LoRA.
+
+    With `every` all of them: where blocks are computed again, kohya's trainers go back to what the model is given.
+    """
     sides = {name: sum(map(sum, _in_list(linears, name).values())) for name in order}
-    first = next((place for place, name in enumerate(order) if sides[name]), 0)
+    first = 0 if every else next((place for place, name in enumerate(order) if sides[name]), 0)
     whole = max(1, sum(sides.values()))
     return tuple(BlockList(name, counts[name], sides[name] / whole) for name in order[first:] if counts[name])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
-from ..record.mined import mined_class
+from ..record.mined import mined_class, mined_tensors
 from ..record.shapes import Shapes
 from ..record.single_file import Dialect
 
@@ -15,14 +15,18 @@ from ..record.single_file import Dialect
 _BEFORE = {"model.language_model.": "model.", "model.visual.": "visual."}
 
 
-def _under(prefixes: Mapping[str, str]) -> Dialect:
-    """A class whose loader takes names by other prefixes, too: those of which the files have more."""
-
+def _renamed(prefixes: Mapping[str, str], shapes: Shapes) -> Shapes:
     def named(name: str) -> str:
         return next((to + name.removeprefix(of) for of, to in prefixes.items() if name.startswith(of)), name)
 
+    return {named(name): shape for name, shape in shapes.items()}
+
+
+def _under(prefixes: Mapping[str, str]) -> Dialect:
+    """A class whose loader takes names by other prefixes, too: those of which the files have more."""
+
     def dialect(needed: Shapes, present: Collection[str]) -> Shapes:
-        other = {named(name): shape for name, shape in needed.items()}
+        other = _renamed(prefixes, needed)
         return other if len(other.keys() & set(present)) > len(needed.keys() & set(present)) else needed
 
     return dialect
@@ -33,6 +37,9 @@ QWEN25_VL: ModelClass = mined_class(
     "a Qwen2.5-VL text encoder",
     ("visual.merger.mlp.0.weight", "model.visual.merger.mlp.0.weight"),
     dialect=_under(_BEFORE),
+    by_kohya=lambda config, present, either: _renamed(
+        _BEFORE, mined_tensors("Qwen2_5_VLForConditionalGeneration", config)
+    ),
 )
 _LANGUAGE = "model.language_model."
 
@@ -74,6 +81,9 @@ MISTRAL3 = mined_class(
         "model.multi_modal_projector.patch_merger.merging_layer.weight",
     ),
     dialect=_under(_LANGUAGE_FIRST),
+    by_kohya=lambda config, present, either: _renamed(
+        _LANGUAGE_FIRST, mined_tensors("Mistral3ForConditionalGeneration", config)
+    ),
 )
 GEMMA3 = mined_class(
     "Gemma3ForConditionalGeneration",

@@ -9,9 +9,10 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import Family, Loader, Memory, Origin
+from ..record import Family, Kohya, KohyaMemory, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
-from ..record.mined import mined_class
+from ..record.block_swap import by_ratio
+from ..record.mined import mined_class, mined_tensors
 
 _BLOCKS = ("double_blocks", "single_blocks")
 # What ai-toolkit (27a03a91) writes into its source: flux2/src/model.py, flux2_klein_model.py.
@@ -58,6 +59,28 @@ def _loader(file: str, config: Mapping[str, Any], text: str, encoder: str, vae: 
     )
 
 
+def _musubi(cache: str) -> dict[str, Kohya]:
+    files = {"transformer": "dit", "text_encoder": "text_encoder", "vae": "vae"}
+    memory = KohyaMemory(
+        "musubi-tuner/Flux2", _BLOCKS, by_ratio, unscaled="_modulation", whole_vae=True, control_pixels=1024**2
+    )
+    return {
+        "musubi-tuner": Kohya(
+            script="flux_2_train_network",
+            network_module="networks.lora_flux_2",
+            files=files,
+            blocks=0,
+            guidance=4.0,
+            cache=cache,
+            samples_only=True,
+            strict=True,
+            memory=memory,
+            classes={"vae": ("Flux2AutoEncoder", {})},
+            taken=False,
+        )
+    }
+
+
 def _published(class_name: str, config: Mapping[str, Any]) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
     """Its VAE is that of diffusers under other names."""
     return {"text_encoder": (class_name, config), "vae": ("AutoencoderKLFlux2", {})}
@@ -72,7 +95,12 @@ FLUX2 = replace(
     FILES_ALONE,
     name="flux2",
     title="FLUX.2",
-    transformer=mined_class("Flux2", "a FLUX.2 transformer", ("double_stream_modulation_img.lin.weight",)),
+    transformer=mined_class(
+        "Flux2",
+        "a FLUX.2 transformer",
+        ("double_stream_modulation_img.lin.weight",),
+        by_kohya=lambda config, present, either: mined_tensors("Flux2", config),
+    ),
     loader=_loader(
         "flux2-dev.safetensors",
         {},
@@ -86,6 +114,7 @@ FLUX2 = replace(
     guided=True,
     published=_published("Mistral3ForConditionalGeneration", MISTRAL_SMALL),
     memory=_MEMORY,
+    kohya=_musubi("f2d"),
     repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
 )
 KLEIN_4B = replace(
@@ -103,6 +132,7 @@ KLEIN_4B = replace(
     guided=False,
     published=_published("Qwen3ForCausalLM", QWEN3_4B),
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_4B_CONFIG), encoder_aside=True),
+    kohya=_musubi("f2k4b"),
     repos={"klein-base-4b": "black-forest-labs/FLUX.2-klein-base-4B"},
 )
 KLEIN_9B = replace(
@@ -113,6 +143,7 @@ KLEIN_9B = replace(
     base_version="flux2_klein_9b",
     published=_published("Qwen3ForCausalLM", QWEN3_8B),
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_9B_CONFIG), encoder_aside=True),
+    kohya=_musubi("f2k9b"),
     repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
 )
 FAMILIES: tuple[Family, ...] = (FLUX2, KLEIN_4B, KLEIN_9B)

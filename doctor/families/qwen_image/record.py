@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import AiToolkit, Family, Fit, Loader, Memory, Tokenizer
+from ..record import AiToolkit, Family, Fit, Kohya, KohyaMemory, Loader, Memory, Tokenizer
+from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
 
 _IMAGE = "Qwen/Qwen-Image"
@@ -40,6 +41,23 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_MUSUBI = Kohya(
+    script="qwen_image_train_network",
+    network_module="networks.lora_qwen_image",
+    files={"transformer": "dit", "text_encoder": "text_encoder", "vae": "vae"},
+    blocks=60,
+    guidance=4.0,
+    cache="qi",
+    samples_only=True,
+    memory=KohyaMemory(
+        "musubi-tuner/QwenImageTransformer2DModel",
+        ("transformer_blocks",),
+        of_the_last,
+        left_out="_mod\\.",
+        control_pixels=1024**2,
+    ),
+    taken=False,
+)
 # As ai-toolkit has it (extensions_built_in/diffusion_models/qwen_image); captions are not filled up to any length.
 _MEMORY = Memory(
     word="qwen-image",
@@ -105,7 +123,7 @@ QWEN_IMAGE = Family(
     tokenizers=(Tokenizer("tokenizer", ((_IMAGE, "tokenizer"),), f'hf download {_IMAGE} --include "tokenizer/*"'),),
     ai_toolkit=AiToolkit(bucket_step=32),
     simpletuner=None,
-    kohya={},
+    kohya={"musubi-tuner": _MUSUBI},
     runner=".qwen_image",
 )
 EDIT = replace(
@@ -115,6 +133,7 @@ EDIT = replace(
     edits=True,
     own=None,
     runner="",
+    kohya={"musubi-tuner": replace(_MUSUBI, cache="qie")},
     # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
     memory=replace(_MEMORY, dropped="", control_text=1024**2 // 28**2),
 )

@@ -259,7 +259,8 @@ class Kohya:
     `guidance`. `cache` is the ending of musubi-tuner's cache files. `samples_only` says that all but the transformer
     are opened for samples alone, `either_vae` that the VAE's file may be in diffusers' layout, `strict` that a tensor
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
-    of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured.
+    of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured. `classes` are those of
+    components of which its files have others than what is published. `taken`: zdoctor's runner takes its runs.
     """
 
     script: str
@@ -274,6 +275,8 @@ class Kohya:
     fused: bool = False
     mode: bool = False
     memory: KohyaMemory | None = None
+    classes: Mapping[str, tuple[str, ModelConfig]] = field(default_factory=dict)
+    taken: bool = True
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ def original_layout(name_of: Original, needed: Shapes, present: Collection[str] 
     for original, names in original_parts(name_of, needed).items():
         if all(name in present for name in names):
             found |= {name: needed[name] for name in names}
+        elif len(names) == 1:
+            found[original] = needed[names[0]]
         else:
             first = needed[names[0]]
             found[original] = (sum(needed[name][0] for name in names), *first[1:])

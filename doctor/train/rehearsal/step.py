@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -151,6 +152,8 @@ def built(step: Step) -> Any:
         use_float16(model)
     shapes = {name: (one.weight.shape[0], one.weight.shape[1]) for name, one in linears.items()}
     shapes = {name: shape for name, shape in shapes.items() if _is_in(name, step.trained)}
+    if step.network.excluded:
+        shapes = {name: shape for name, shape in shapes.items() if not re.search(step.network.excluded, name)}
     if step.way != "copied":  # no other way of ours has them on convolutions
         shapes = {name: shape for name, shape in shapes.items() if isinstance(linears[name], nn.Linear)}
     lora = step.own.lora if step.own and step.own.lora else CopyingLora if step.way == "copied" else None

@@ -14,7 +14,13 @@ from .starts import Start
 SCRIPT = re.compile(
     r"(flux_2|flux_kontext|fpack|hidream_o1|hv_1_5|hv|ideogram4|kandinsky5|krea2|qwen_image|wan|zimage)_train(_network)?"
 )
-_ARCHITECTURES = {"flux_2": "flux2", "zimage": "zimage", "fpack": "framepack", "hv": "hunyuan_video"}
+_ARCHITECTURES = {"fpack": "framepack", "hv": "hunyuan_video"}
+_QWEN_IMAGE = {
+    "original": "qwen_image",
+    "edit": "qwen_image_edit",
+    "edit-2509": "qwen_image_edit_plus",
+    "edit-2511": "qwen_image_edit_plus",
+}
 _MODULES = {
     "lora_zimage": "zimage",
     "lora_flux": "flux_kontext",
@@ -45,7 +51,7 @@ def _own(start: Start, w: Written) -> OfTrainer:
     weights = weights[0] if isinstance(weights, list) and weights else weights
     datasets = tuple(_dataset(w, f"datasets/{number}") for number in range(w.count("datasets") or 0))
     fields = {
-        "architecture": None if script in ("", "datasets") else _ARCHITECTURES.get(model, model),
+        "architecture": None if script in ("", "datasets") else _architecture(model, w),
         "base_model": w.maybe("dit"),
         "adapter": weights if isinstance(weights, str) else None,
         "datasets": datasets,
@@ -67,6 +73,18 @@ def _own(start: Start, w: Written) -> OfTrainer:
         ring = w.whole("block_swap_ring_size", default=2)
         fields["offload.swapped"] = max(0, w.whole("blocks_to_swap") - ring)
     return OfTrainer(script, fields, _KEYS | keys)
+
+
+def _architecture(model: str, w: Written) -> str:
+    """The family, or the member of it that the options choose."""
+    version = w.text("model_version").lower()
+    if model == "flux_2":
+        size = re.fullmatch(r"klein-(?:base-)?([49]b)", version)
+        return f"flux2_klein_{size[1]}" if size else "flux2"
+    if model == "qwen_image":
+        version = version or ("edit-2509" if w.flag("edit_plus") else "edit" if w.flag("edit") else "original")
+        return _QWEN_IMAGE.get(version, f"{model}_{version}")
+    return _ARCHITECTURES.get(model, model)
 
 
 def _script(w: Written) -> str:

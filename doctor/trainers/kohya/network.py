@@ -18,7 +18,7 @@ SCRIPTS = {
     of_trainer.script: of_trainer.network_module
     for family in families()
     for of_trainer in family.kohya.values()
-    if family.own is not None
+    if family.own is not None and of_trainer.taken
 }
 # Without effect: there is no convolution in these models, and no text encoder is trained.
 _HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")

@@ -118,6 +118,44 @@ def test_zimage_by_musubi(tmp_path: Path, option: str, shapes: Callable[[], Shap
     assert all("RuntimeError" in finding.consequence() for finding in found)
 
 
+MUSUBI: list[tuple[str, str, str, Callable[[Shapes], Shapes], int]] = [
+    ("a prefix", "qwen_image", "dit", prefixed, 0),
+    ("ComfyUI's mark of 2511", "qwen_image_edit_plus", "dit", lambda s: {**s, "__index_timestep_zero__": (0,)}, 0),
+    ("a block lacks", "qwen_image", "dit", lambda s: made.without(s, "transformer_blocks.59.img_mlp"), 1),
+    ("a VAE of diffusers", "qwen_image", "vae", lambda s: made.of("AutoencoderKLQwenImage", {}), 0),
+    ("a VAE of Flux", "qwen_image", "vae", lambda s: made.ae(), 1),
+    ("later names", "qwen_image", "text_encoder", lambda s: {f"model.{n}": shape for n, shape in s.items()}, 1),
+    ("a prefix", "flux2", "dit", prefixed, 1),
+    ("Klein in place of dev", "flux2", "dit", lambda s: made.musubi_shapes("flux2_klein_4b")["dit"], 1),
+    ("4B in place of 9B", "flux2_klein_9b", "dit", lambda s: made.musubi_shapes("flux2_klein_4b")["dit"], 1),
+    ("a VAE of Flux.1", "flux2_klein_4b", "vae", lambda s: made.ae(), 1),
+    ("a block lacks", "flux2_klein_4b", "dit", lambda s: made.without(s, "single_blocks.19."), 1),
+]
+
+
+@pytest.mark.parametrize("architecture", made.OF_MUSUBI)
+def test_a_sound_model_of_musubi_tuner_is_silent(architecture: str) -> None:
+    run = made.run_of(
+        made.musubi_command(architecture, {**made.musubi_files(architecture), "sample_prompts": "p.txt"})
+    )
+    model = made.probed(run)
+    assert run.recipe.architecture == architecture and set(model.components) == {"transformer", "text_encoder", "vae"}
+    assert not said(run, model), [finding.text() for finding in said(run, model)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "option", "change", "count"), [c[1:] for c in MUSUBI], ids=[f"{c[1]}: {c[0]}" for c in MUSUBI]
+)
+def test_other_models_of_musubi_tuner(
+    tmp_path: Path, architecture: str, option: str, change: Callable[[Shapes], Shapes], count: int
+) -> None:
+    shapes = change(dict(made.musubi_shapes(architecture)[option]))
+    files = {**made.musubi_files(architecture), option: str(made.write(tmp_path / "other.safetensors", shapes))}
+    run = made.run_of(made.musubi_command(architecture, {**files, "sample_prompts": "p.txt"}))
+    found = said(run, made.probed(run))
+    assert min(len(found), 1) == count, [finding.text() for finding in found]
+
+
 def test_shards_by_the_name_of_the_first(tmp_path: Path) -> None:
     first = shards(tmp_path, made.of(made.ZIMAGE, {}), "diffusion_pytorch_model", 2)
     run = made.run_of(made.zimage_command({**made.zimage_files(), "dit": first}))
