@@ -104,18 +104,22 @@ class Trainer:
         factor = lr_factor(schedule.name, schedule.settings, rate, self.step, recipe.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * factor * group.get("times", 1.0)
-        total = 0.0
+        losses: list[Tensor] = []
         count = recipe.gradient_accumulation
         for index in range(self.step * count, (self.step + 1) * count):
             with self.ranks.noticing_lost_ranks():
                 for part in self.objective.batch_losses(index, self.batches.batch(index)):
                     loss = part / count
                     loss.backward()  # type: ignore[no-untyped-call]
-                    total += loss.item()
-        total = self.ranks.sum(total)  # first, over gloo, which notices a process that is gone
+                    losses.append(loss.detach())
+        several = self.ranks.size > 1
+        # first, over gloo, which notices a process that is gone
+        total = self.ranks.sum(sum(loss.item() for loss in losses)) if several else 0.0
         self.ranks.all_reduce_gradients(self.parameters.values())
-        norm = clip_gradients(self.recipe, list(self.parameters.values()))
-        if math.isfinite(total) and math.isfinite(norm.item()):
+        bound = clip_gradients(self.recipe, list(self.parameters.values()))
+        *parts, norm = torch.stack([*losses, bound]).cpu().tolist()  # the step's one wait for the card
+        total = total if several else sum(parts)
+        if math.isfinite(total) and math.isfinite(norm):
             self.unfit = "The optimizer was changing the weights just then, so they are not saved."
             optimizer_step(self.optimizer)
             self._follow()

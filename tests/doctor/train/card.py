@@ -4,7 +4,8 @@
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
 changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples, how many
-tensors were on the card as each phase began, and how often it gave free memory back.
+tensors were on the card as each phase began, how often it gave free memory back, and how often the CPU had waited for
+the card by the end of each step.
 With "encoded" what the run of that output folder encoded is used again. With "fails", (a step, what CUDA says), the
 card works no more after that step, and the answer is its error.
 """
@@ -34,7 +35,10 @@ from .patient import Recorder, run_with
 
 CARD = "card:0"
 COPIES = ("aten::_to_copy", "aten::copy_")
+# What gives numbers to the CPU, or tensors whose size the card has to tell.
+TELLING = ("aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::masked_select", "aten::_unique2")
 emptied: list[None] = []  # one for each time that the card gave back what is free
+waited: list[str] = []  # what the CPU had to wait for: numbers that it asked the card for
 failed: list[str] = []  # what the card says to whatever is asked of it
 
 
@@ -94,6 +98,8 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         stays = device.type == "card"
         kwargs = {**kwargs, "device": torch.device("cpu") if stays else device}
         leaves, form = tree_flatten((args, kwargs))
+    if there and (name in TELLING or (name in COPIES and not stays)):
+        waited.append(name)
     numbers = [value.numbers if isinstance(value, OnCard) else value for value in leaves]
     args, kwargs = tree_unflatten(numbers, form)
     if name == "aten::_conj":  # a mark on the tensor, which nothing below this heeds
@@ -142,6 +148,11 @@ class _Watch(Recorder):
     def __init__(self, at: Callable[[int], None]) -> None:
         super().__init__(at)
         self.there: dict[str, int] = {}
+        self.waits: list[int] = []
+
+    def step(self, step: int, total: int, loss: float, rate: float) -> None:
+        super().step(step, total, loss, rate)
+        self.waits.append(len(waited))
 
     def phase(self, text: str) -> None:
         self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
@@ -176,7 +187,8 @@ def main() -> None:
                     progress=watch,
                 )
                 result = train(job)
-            answers.append([result.losses, result.evaluations, result.samples, watch.there, len(emptied)])
+            parts = result.losses, result.evaluations, result.samples, watch.there, len(emptied), watch.waits
+            answers.append(parts)
         except TrainError as error:
             answers.append(str(error))
     print(json.dumps(answers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,16 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
     few = {"steps": 3, "batch_size": 1, "save_every": 1, "gradient_checkpointing": False}
     made = asked[0]["output"]
     asked.append({**asked[0], "run": few, "output": str(tmp_path / "gone"), "encoded": made, "fails": (2, FAILURE)})
+    few = {"steps": 3, "batch_size": 2, "gradient_accumulation": 3}
+    asked.append({**asked[0], "run": few, "output": str(tmp_path / "several"), "encoded": made})
     card = [sys.executable, "-m", "zdoctor.tests.doctor.train.card"]
     done = subprocess.run(card, input=json.dumps(asked), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    *runs, gone = json.loads(done.stdout.splitlines()[-1])
+    *runs, gone, several = json.loads(done.stdout.splitlines()[-1])
+    waits = several[-1]
+    assert [after - before for before, after in pairwise(waits)] == [1, 1]  # for the loss and the norm together
     assert "GPU failed" in gone and f"save is of step 1 ({tmp_path / 'gone/circles_000000001.safetensors'})" in gone
-    for result, (losses, evaluations, samples, there, emptied) in zip(here, runs, strict=True):
+    for result, (losses, evaluations, samples, there, emptied, _) in zip(here, runs, strict=True):
         loading = next(phase for phase in there if phase.startswith("Loading the transformer"))
         assert emptied >= 2 + bool(samples)  # as it starts, after the VAE has encoded, and after it has painted
         before = there["Checking the model files"]  # some of an earlier run
