@@ -25,7 +25,7 @@ from zdoctor.doctor.errors import UserError
 from zdoctor.doctor.model.environment import plain
 from zdoctor.doctor.packages.names import modules_of
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
-from zdoctor.tests.environments import offline, pip, venv, wheel
+from zdoctor.tests.environments import offline, pip, put, venv, wheel
 
 HEALTHY = {
     "oyaml": ("1.0", ["pyyaml"]), "pyyaml": ("6.0.3", []), "lycoris-lora": ("1.8.3", []), "numpy": ("1.26.4", []),
@@ -68,6 +68,8 @@ GIT = "git+https://github.com/huggingface/diffusers.git@c943837899b16cbae2f619b8
 DIRECT = '{"url": "https://github.com/huggingface/diffusers.git", "vcs_info": {"vcs": "git", "commit_id": "%s"}}'
 COMMIT = "c943837899b16cbae2f619b8dd4f7bb6f07dd81a"
 
+OUTSIDE = "outside"  # a folder of a checkout that PYTHONPATH names, where it is there
+
 Damage = Callable[[Path, Path], None]  # of a checkout's folder, and of its folder of packages
 
 
@@ -103,6 +105,31 @@ def builds(torch: str, vision: str) -> Damage:
     def write(root: Path, site: Path) -> None:
         (site / "torch" / "version.py").write_text(f"__version__ = '{torch}'\n")
         (site / "torchvision" / "version.py").write_text(f"__version__ = '{vision}'\n")
+
+    return write
+
+
+def pyvenv(old: str, new: str) -> Damage:
+    def write(root: Path, site: Path) -> None:
+        settings = root / "venv" / "pyvenv.cfg"
+        settings.write_text(settings.read_text().replace(old, new))
+
+    return write
+
+
+def of_uv(root: Path, site: Path) -> None:
+    """As uv leaves its name; what it installs into is the same."""
+    pyvenv("home = ", "uv = 0.13.9\nhome = ")(root, site)
+    (root / "venv" / ".lock").touch()
+
+
+def outside(name: str, version: str) -> Damage:
+    """A folder that PYTHONPATH names."""
+
+    def write(root: Path, site: Path) -> None:
+        made = wheel(root, name, version, files=files_of(name))
+        put(root / OUTSIDE, made)
+        made.unlink()
 
     return write
 
@@ -189,6 +216,9 @@ SICK = (
     Case("NumPy of another Python", "PKG017", damage=OTHER_PYTHON),
     Case("missing and broken", "PKG006 PKG010", remove=["oyaml"], damage=gone("tokenizers/__init__.py")),
     Case("old, and NumPy 2", "PKG007 PKG008 PKG011", install=["transformers==4.57.1", "numpy==2.1.3"]),
+    Case("missing, and uv made it", "PKG006", remove=["oyaml"], damage=of_uv),
+    Case("another pin, and uv made it", "PKG007", install=["transformers==4.57.1"], damage=of_uv),
+    Case("hidden by PYTHONPATH", "PKG007 PKG019", damage=outside("einops", "0.7.0"), asked="einops>=0.8\n"),
     Case("torchvision and a pin", "PKG007 PKG009", install=["torch==2.8.0", "transformers==5.9.0"]),
 )
 TWINS = (
@@ -207,6 +237,9 @@ TWINS = (
     Case("an extra nobody asked for", "", asked="accelerate\n"),
     Case("every syntax", "", asked="--index-url https://x.invalid\n-e .\n./local\n# einops==9\n--find-links x\n"),
     Case("bounds for what is not there", "", asked="-c bounds.txt\n"),
+    Case("its system's packages are let in", "", asked="pip\n", damage=pyvenv("packages = false", "packages = true")),
+    Case("made by uv", "", damage=of_uv),
+    Case("PYTHONPATH with the same", "", damage=outside("einops", "0.8.1")),
     Case("NumPy 2 and what goes with it", "", install=["numpy==2.1.3", "scipy==1.16.0"], asked="scipy==1.16.0\n"),
 )
 
@@ -273,6 +306,9 @@ def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...
     """One row: what was found, what pip and uv say, and how the repair and its undoing ended."""
     spoiled(case, healthy, wheels, root)
     os.chdir(root)
+    os.environ.pop("PYTHONPATH", None)
+    if (root / OUTSIDE).is_dir():
+        os.environ["PYTHONPATH"] = str(root / OUTSIDE)
     python = str(root / "venv" / "bin" / "python")
     found = rules()
     row = [" ".join(sorted(found)) or "-", "as expected" if found == set(case.expected.split()) else "OTHERWISE"]

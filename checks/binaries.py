@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.environment import Environment, Installed, Version, release
 from ..doctor.rules import NotApplicable, prevents, rule
+from .environment import outside
 from .packages import of_optimizer
 
 # bitsandbytes 0.50.0 takes the nearest library of the same major CUDA version, older ones only the exact one
@@ -169,6 +170,7 @@ def package_for_another_python(environment: Environment, installed: Installed) -
                     "package": one.name,
                     "version": one.version,
                     "root": environment.root,
+                    **outside(environment, one),
                 },
                 release=environment.release,
                 built=f"{theirs[0]}.{theirs[1:]}",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..doctor.model import Finding, found
-from ..doctor.model.environment import Environment, Hidden, Installed, Unmet, Version, release
+from ..doctor.model.environment import Environment, Installed, Metadata, Unmet, Version, release
 from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 from .packages import torchvision_for
@@ -47,7 +47,7 @@ def required_package_missing(installed: Installed, environment: Environment) -> 
                 one.requirement.where,
                 "{python} does not have {package}, which {file} imports.",
                 otherwise="The trainer ends at its start: No module named {package}.",
-                evidence=_evidence(one, environment, installed.hidden),
+                evidence=_evidence(one, environment, installed),
                 package=one.requirement.name,
                 file=f"{one.imported.path}:{one.imported.line}",
             )
@@ -84,7 +84,7 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
             one.requirement.where,
             message,
             otherwise=_COMMIT if one.kind != "missing" else "What uses it ends with an ImportError.",
-            evidence=_evidence(one, environment, installed.hidden),
+            evidence=_evidence(one, environment, installed),
             package=one.requirement.name,
             asked=one.requirement.text,
         )
@@ -136,7 +136,7 @@ def packages_that_conflict(installed: Installed, environment: Environment) -> It
             otherwise="The trainer ends at its start: {file} imports {by}, which refuses to be imported."
             if refused
             else "Importing {by} fails, or it does what nobody tried.",
-            evidence=_evidence(own.get(one.requirement.name, one), environment, installed.hidden),
+            evidence=_evidence(own.get(one.requirement.name, one), environment, installed),
             severity="error" if refused else None,
             by=one.requirement.by,
             version=installed.metadata[one.requirement.by].version,
@@ -220,6 +220,7 @@ def package_installed_in_part(installed: Installed, environment: Environment) ->
                 "package": one.name,
                 "version": one.version,
                 "root": environment.root,
+                **outside(environment, one),
             },
             absent=one.absent[0],
             more=f" (and {len(one.absent) - 1} more)" if len(one.absent) > 1 else "",
@@ -353,14 +354,19 @@ def _is_torch_of_torchvision(one: Unmet) -> bool:
     return (one.requirement.by, one.requirement.name) == ("torchvision", "torch") and one.kind == "version"
 
 
-def _evidence(one: Unmet, environment: Environment, hidden: Iterable[Hidden] = ()) -> dict[str, object]:
-    """What is seen, and what would cure it; to install something is no cure where it is `hidden`."""
+def outside(environment: Environment, one: Metadata | None) -> dict[str, object]:
+    """Where a package lies that no install into the environment would change; nothing where one would."""
+    return {"outside": one.folder} if one is not None and environment.is_before(one.folder) else {}
+
+
+def _evidence(one: Unmet, environment: Environment, installed: Installed) -> dict[str, object]:
     asked = one.requirement
     wanted = f"git+{asked.url}@{asked.commit}" if asked.commit else f"{asked.name}{asked.versions}".replace("_", "-")
-    seen: dict[str, object] = {
+    return {
         "python": environment.python,
         "requirement": asked.text,
+        "wanted": wanted,
         "installed": one.installed,
         "root": environment.root,
+        **outside(environment, installed.metadata.get(asked.name)),
     }
-    return seen if asked.name in {other.name for other in hidden} else {**seen, "wanted": wanted}

@@ -50,7 +50,7 @@ def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
     """That one package as it is asked for, from where it is asked from."""
     seen = finding.evidence
     wanted = str(seen.get("wanted", "python"))
-    if re.split(r"[<>=!~]", wanted)[0] != "python":
+    if re.split(r"[<>=!~]", wanted)[0] != "python" and "outside" not in seen:
         yield _installed(seen, f"install {seen['requirement']}", wanted)
 
 
@@ -58,7 +58,7 @@ def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
 def install_it_once_more(finding: Finding) -> Iterator[Fix]:
     """The version that the metadata names, over what is left of it."""
     seen = finding.evidence
-    if "package" in seen:
+    if "package" in seen and "outside" not in seen:
         name = f"{seen['package']}=={seen['version']}".replace("_", "-")
         yield _installed(seen, f"install {name} once more", name, options=("--force-reinstall", "--no-deps"))
 

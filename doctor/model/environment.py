@@ -46,6 +46,11 @@ class Environment:
     def has(self, name: str) -> bool:
         return name in self.versions
 
+    def is_before(self, place: str) -> bool:
+        """Whether what lies there is imported whatever is installed into this environment."""
+        front = self.folders[: self.folders.index(self.own)] if self.own in self.folders else ()
+        return any(place.startswith(folder) for folder in front)
+
     @property
     def cuda(self) -> Version | None:
         """The CUDA version of an official wheel of torch, () for one without; None for all others."""

@@ -464,6 +464,9 @@ def test_packages_from_outside_of_the_environment(checkout: Path, wheels: Path, 
         text=True,
     )
     assert cured.stdout == "0.10.2\n" and "nothing" in fix.title
+    (outside / "toml" / "__init__.py").unlink()
+    [finding] = [one for one in found_in(checkout, around) if one.rule == "PKG010"]
+    assert finding.evidence["outside"].startswith(str(outside)) and fixes_of(finding) == []
     shutil.rmtree(outside / "toml-0.9.dist-info")
     assert found_in(checkout, around) == []
 
