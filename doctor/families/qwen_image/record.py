@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import AiToolkit, Family, Fit, Kohya, KohyaMemory, Loader, Memory, Tokenizer
+from ..record import AiToolkit, Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner, Tokenizer
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
 
@@ -57,6 +57,13 @@ _MUSUBI = Kohya(
         control_pixels=1024**2,
     ),
     taken=False,
+)
+_SIMPLETUNER = SimpleTuner(
+    family="qwen_image",
+    flavours={"v1.0": Flavour(_IMAGE), "v2.0": Flavour("Qwen/Qwen-Image-2512")},
+    default="v2.0",
+    linears=("to_k", "to_q", "to_v", "to_out.0"),
+    step=32,
 )
 # As ai-toolkit has it (extensions_built_in/diffusion_models/qwen_image); captions are not filled up to any length.
 _MEMORY = Memory(
@@ -122,7 +129,7 @@ QWEN_IMAGE = Family(
     alike=True,
     tokenizers=(Tokenizer("tokenizer", ((_IMAGE, "tokenizer"),), f'hf download {_IMAGE} --include "tokenizer/*"'),),
     ai_toolkit=AiToolkit(bucket_step=32),
-    simpletuner=None,
+    simpletuner=_SIMPLETUNER,
     kohya={"musubi-tuner": _MUSUBI},
     runner=".qwen_image",
 )
@@ -133,6 +140,7 @@ EDIT = replace(
     edits=True,
     own=None,
     runner="",
+    simpletuner=replace(_SIMPLETUNER, flavours={"edit-v1": Flavour("Qwen/Qwen-Image-Edit")}, default=""),
     kohya={"musubi-tuner": replace(_MUSUBI, cache="qie")},
     # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
     memory=replace(_MEMORY, dropped="", control_text=1024**2 // 28**2),
@@ -140,6 +148,14 @@ EDIT = replace(
 EDIT_PLUS = replace(
     EDIT,
     name="qwen_image_edit_plus",
+    simpletuner=replace(
+        _SIMPLETUNER,
+        flavours={
+            **dict.fromkeys(("edit-v2", "edit-v2+"), Flavour("Qwen/Qwen-Image-Edit-2509")),
+            "edit-v3": Flavour("Qwen/Qwen-Image-Edit-2511"),
+        },
+        default="",
+    ),
     memory=replace(_MEMORY, dropped="", several_controls=True, control_pixels=1024**2, control_text=384**2 // 28**2),
     packages=(("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
 )

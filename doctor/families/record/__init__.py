@@ -221,14 +221,17 @@ class Flavour:
 class SimpleTuner:
     """A family in SimpleTuner: its model_family, its flavours, and the one that is taken where none is written.
 
-    `targets` says that flux_lora_target chooses the Linears, `any_step` that sizes may step by other than 64 pixels.
+    `targets` says that flux_lora_target chooses the Linears; else the names of those that a LoRA covers end in one of
+    `linears`, where none is named as all of the attention's do. Sizes step by `step` pixels, 0: by as many as is
+    written.
     """
 
     family: str
     flavours: Mapping[str, Flavour]
     default: str
     targets: bool = False
-    any_step: bool = False
+    linears: tuple[str, ...] = ()
+    step: int = 64
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ ZIMAGE = Family(
             "ostris-de-turbo": Flavour("TONGYI-MAI/Z-Image-Turbo", "deturbo", "ostris/Z-Image-De-Turbo"),
         },
         default="turbo-ostris-v2",
-        any_step=True,
+        step=0,
     ),
     kohya={
         # the caches hold latents and text embeddings; the encoders are opened for samples only

@@ -64,7 +64,10 @@ def differences(run: Run, options: Written) -> Iterator[str]:
 
 def excluded(architecture: str | None, options: Written) -> str:
     """A pattern of the Linears whose names end in none of the targets of a LoRA."""
-    targets = _TARGETS.get(options.text("flux_lora_target", default="all"), _ALL) if _of_flux(architecture) else _ALL
+    of_trainer = family_of(architecture).simpletuner
+    own = _ALL if of_trainer is None else of_trainer.linears or _ALL
+    chosen = _TARGETS.get(options.text("flux_lora_target", default="all"), _ALL)
+    targets = chosen if _of_flux(architecture) else own
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 

@@ -209,10 +209,10 @@ def _schedule(run: Run, options: Written) -> dict[str, Any]:
 
 
 def _step(run: Run, options: Written) -> int:
-    """The pixels between sizes; for Flux SimpleTuner takes no other than 64."""
+    """The pixels between sizes, which SimpleTuner leaves to the config for few families."""
     of_trainer = family_of(run.recipe.architecture).simpletuner
     written = options.whole("aspect_bucket_alignment", default=64)
-    return 64 if of_trainer is None or not of_trainer.any_step else written
+    return 64 if of_trainer is None else of_trainer.step or written
 
 
 def _density(options: Written) -> TimestepDensity:

@@ -121,6 +121,7 @@ def run(
         "extras_model": base if transformer else None,
         "adapter": _adapter(options, flavour.adapter) if lora else None,
         "datasets": found,
+        "controls_match": True,  # their latents are those of a dataset beside the pictures
         "steps": max(0, options.whole("max_train_steps")),
         "cache_text_embeddings": not options.flag("text_cache_disable"),
         "seed": seed if seed > 0 else None,

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.memory import predict
+from zdoctor.doctor.model import Memory, ModelFolder
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
+from zdoctor.tests.doctor.memory.runs import SYSTEM
 from zdoctor.tests.doctor.train.conftest import flux
 
 from .runs import differences, run_of, said, trained
@@ -45,6 +48,31 @@ def test_single_blocks_of_flux(target: str, blocks: list[int]) -> None:
     ).recipe.network.excluded
     names = [f"single_transformer_blocks.{block}.proj_out" for block in range(38)]
     assert [name for name in names if not re.search(pattern, name)] == [names[block] for block in blocks]
+
+
+def test_the_linears_of_qwen_image() -> None:
+    """DEFAULT_LORA_TARGET of qwen_image/model.py (bc8e6ab7): nothing of what reads the prompt."""
+    found = trained({"model_family": "qwen_image", "model_flavour": "v1.0"}).recipe
+    names = [f"transformer_blocks.0.{name}" for name in (*sorted(ALL), "img_mlp.net.2", "img_mod.1")]
+    covered = {name.rpartition("attn.")[2] for name in names if not re.search(found.network.excluded, name)}
+    assert covered == {"to_k", "to_q", "to_v", "to_out.0"} and found.datasets[0].buckets_at(0).step == 32
+
+
+@pytest.mark.parametrize(
+    ("flavour", "architecture", "base"),
+    [
+        (..., "qwen_image", "Qwen/Qwen-Image-2512"),
+        ("v1.0", "qwen_image", "Qwen/Qwen-Image"),
+        ("edit-v1", "qwen_image_edit", "Qwen/Qwen-Image-Edit"),
+        ("edit-v2+", "qwen_image_edit_plus", "Qwen/Qwen-Image-Edit-2509"),
+        ("edit-v3", "qwen_image_edit_plus", "Qwen/Qwen-Image-Edit-2511"),
+    ],
+)
+def test_the_flavours_of_qwen_image(flavour: object, architecture: str, base: str) -> None:
+    """HUGGINGFACE_PATHS and DEFAULT_MODEL_FLAVOUR of qwen_image/model.py (bc8e6ab7)."""
+    run = run_of({"model_family": "qwen_image", "model_flavour": flavour})
+    assert (run.recipe.architecture, run.recipe.base_model) == (architecture, base)
+    assert isinstance(predict(run, ModelFolder(base, "absent", None), (), SYSTEM, ()), Memory)
 
 
 @pytest.mark.parametrize("target", ["all+ffs+embedder", "controlnet", "mine"])
