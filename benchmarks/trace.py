@@ -92,6 +92,7 @@ FEWER = (
 # architecture in which a class of kohya's trainers is tried, with a config that has few blocks
 OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "sd-scripts/Flux": ("flux", {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True}),
+    "sd-scripts/Chroma": ("chroma", {"depth": 2, "depth_single_blocks": 4}),
     "musubi-tuner/Flux": ("flux_kontext", {"num_layers": 4, "num_single_layers": 2, "guidance_embeds": True}),
     "musubi-tuner/ZImageTransformer2DModel": ("zimage", {"n_layers": 4}),
     "musubi-tuner/QwenImageTransformer2DModel": ("qwen_image", {"num_layers": 4}),
@@ -164,6 +165,7 @@ def run_of_kohya(one: Setting) -> Run:
     trainer = one.trainer.partition("/")[0]
     kohya = family_of(one.architecture).kohya[trainer]
     flags = " --gradient_checkpointing" * one.checkpointing + " --fp8_base" * one.quantized
+    flags += " --model_type chroma" * (one.architecture == "chroma")
     text = (
         f"accelerate launch {kohya.script}.py --{kohya.files['transformer']} /m/t --mixed_precision bf16 "
         f"--output_dir o --network_module {kohya.network_module} --network_dim {one.rank} --dataset_config d.toml "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -170,9 +170,25 @@ def _flux(module: str, config: Mapping[str, Any], **named: Any) -> Any:
 
 
 def _flux_of_sd_scripts(config: Mapping[str, Any]) -> Any:
+    _without_helpers()
+    return _flux("library.flux_models", config)
+
+
+def _without_helpers() -> None:
+    """In place of what no forward pass takes, and what asks for packages that need not be there."""
     for other in ("utils", "device_utils", "custom_offloading_utils"):
         sys.modules.setdefault(f"library.{other}", Mock())
-    return _flux("library.flux_models", config)
+
+
+def _chroma(config: Mapping[str, Any]) -> Any:
+    _without_helpers()
+    module = import_module("library.chroma_models")
+    return module.Chroma(replace(module.chroma_params, **config))
+
+
+def _of_chroma(model: Any, batch: Batch) -> dict[str, Any]:
+    """How long a prompt is is read out of the mask: that one has numbers."""
+    return {**_of_flux(model, batch), "txt_attention_mask": torch.ones(batch.size, batch.text, device="cpu")}
 
 
 def _of_flux(model: Any, batch: Batch) -> dict[str, Any]:
@@ -243,5 +259,6 @@ OF_KOHYA: Mapping[str, OfKohya] = {
         left_out=r"_mod\.",
     ),
     "musubi-tuner/Flux2": OfKohya(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
+    "sd-scripts/Chroma": OfKohya(_chroma, _of_chroma, _DOUBLE_AND_SINGLE),
     "sd-scripts/Flux": OfKohya(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),
 }

@@ -16,7 +16,6 @@ from .phases import highest_of, host_peak_of, peak_of
 # The settings, what they do to what is learnt, and the case with them.
 Step = tuple[tuple[tuple[str, Any], ...], TrainingEffect, Case]
 _SIZES = "validation.prompt_sizes"  # SimpleTuner's option for those of all samples
-_FEW = 2  # blocks
 _EFFECTS: tuple[TrainingEffect, ...] = ("none", "equivalent", "changes-result")
 
 
@@ -117,19 +116,33 @@ def _of_simpletuner(case: Case, *, samples: bool = True) -> Iterator[Step]:
 
 
 def _of_kohya(case: Case, *, samples: bool = True) -> Iterator[Step]:
-    """Blocks that wait in host memory, a few more each time: slower, and the same numbers."""
-    recipe, of, keys = case.recipe, case.sizes.of_kohya, case.run.keys
+    """Blocks that wait in host memory: slower, and the same numbers."""
+    recipe, keys = case.recipe, case.run.keys
     yield from _again_and_smaller(case)
-    asked, counts = recipe.offload.swapped + _FEW, [count for count, *_ in case.sizes.swapped]
-    each = of.swaps(asked, counts) if of and case.card else ()
-    if each and all(wait <= max(0, count - 2) for wait, count in zip(each, counts, strict=True)):
-        yield _step(case, (("offload.share", asked),), "none", offload=replace(recipe.offload, swapped=asked))
+    yield from _swapped(case)
     if samples:
         yield from _samples(case)
     if recipe.precision.quantization is None:
         scaled = (("precision.scaled", True),) if "precision.scaled" in keys else ()
         in_8_bits = replace(recipe.precision, quantization="float8", scaled=bool(scaled))
         yield _step(case, (("quantization", True), *scaled), "changes-result", precision=in_8_bits)
+
+
+def _swapped(case: Case) -> Iterator[Step]:
+    """As few more blocks as make the run fit, else as many as its classes take."""
+    of, counts = case.sizes.of_kohya, [count for count, *_ in case.sizes.swapped]
+    if of is None or case.card is None:
+        return
+    last: Step | None = None
+    for asked in range(case.recipe.offload.swapped + 1, sum(counts)):
+        if any(wait > max(0, count - 2) for wait, count in zip(of.swaps(asked, counts), counts, strict=True)):
+            break
+        offload = replace(case.recipe.offload, swapped=asked)
+        last = _step(case, (("offload.share", asked),), "none", offload=offload)
+        if highest_of(last[2]) <= case.card.memory_free:
+            break
+    if last is not None:
+        yield last
 
 
 def _of_ai_toolkit(case: Case, *, samples: bool = True) -> Iterator[Step]:

@@ -16,6 +16,7 @@ from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import Script
 from ..schema.tables import shipped
+from .adapter import probe_adapter
 from .dataset import probe_datasets
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
@@ -23,7 +24,7 @@ from .host import probe_host
 from .hub import claimed, probe_hub
 from .hub.client import probe_answers, probe_client
 from .installed import probe_installed
-from .model import probe_adapter, probe_model
+from .model import probe_model
 from .skeletons import with_skeletons
 from .start import probe_earlier, probe_remains, probe_start, probe_starting_lora
 from .storage import probe_storage

@@ -1,28 +1,26 @@
-"""The base model and the adapter of a run, as the trainer would open them."""
+"""The base model of a run, as the trainer would open it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..families import family_of, loader_of, no_record, opened_by
-from ..families.record import Loader, ModelClass, Origin
+from ..families.record import ModelClass
 from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
 from ..families.tensors import needed_tensors, why_not
 from ..model import Component, Hub, HubRepo, ModelFolder, Run, Unknown, WeightFile
-from ..model.pattern import pattern
-from ..model.record import dataclass, replace
+from ..model.record import replace
 from ..model.weights import COMFYUI_PREFIX
 from ..trainers import trainer_of
 from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
+from .other_components import REPO, REPO_FILE, Look, component_file, others_of, parts_of, place_of
 from .part_files import probe_part_files
-from .world import Stat, World
+from .world import World
 from .world.safetensors import read_weight_file
 
-_REPO = pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_REPO_FILE = pattern(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)/(.+\.(?:safetensors|ckpt|pt|bin))")
 _PARTS = (
     *("transformer", "transformer_2", "unet", "vae", "text_encoder", "text_encoder_2", "text_encoder_3"),
     *("text_encoder_4", "image_encoder", "tokenizer", "tokenizer_2", "tokenizer_3"),
@@ -30,22 +28,6 @@ _PARTS = (
 
 
 Layout = Literal["diffusers", "transformer-only", "single-file"]
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What every step of the look needs to know."""
-
-    world: World
-    run: Run
-    hub: Hub | Unknown
-    source: str
-    loader: Loader | None
-
-    @property
-    def file(self) -> Callable[[str], str] | None:
-        """How the transformer's one file is called, where it is not a folder."""
-        return None if self.loader is None else self.loader.origin("transformer").file
 
 
 def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unknown:
@@ -61,7 +43,7 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     if not source or "\0" in source:
         of_flavour = run.recipe.architecture and opened_by(run).transformer is None
         return Unknown(no_record(run.recipe.architecture) if of_flavour else "the config names no base model")
-    look = _Look(world, run, hub, source, loader_of(run))
+    look = Look(world, run, hub, source, loader_of(run))
     place = look.world.absolute(source)
     _, stat = world.resolve(place)
     if isinstance(stat, Unknown):
@@ -73,10 +55,10 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     return _folder(look, place, None) if look.file is None else _named(look, place, None)
 
 
-def _from_hub(look: _Look) -> ModelFolder | Unknown:
+def _from_hub(look: Look) -> ModelFolder | Unknown:
     source = look.source
-    single = _REPO_FILE.fullmatch(source)
-    repo_id = single.group(1) if single else source if _REPO.fullmatch(source) else None
+    single = REPO_FILE.fullmatch(source)
+    repo_id = single.group(1) if single else source if REPO.fullmatch(source) else None
     if repo_id is None:
         return ModelFolder(source, "absent", None)
     if isinstance(look.hub, Unknown):
@@ -93,7 +75,7 @@ def _from_hub(look: _Look) -> ModelFolder | Unknown:
     return _folder(look, repo.snapshot, repo) if look.file is None else _named(look, repo.snapshot, repo)
 
 
-def _named(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
+def _named(look: Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
     """The one file that is the transformer in a folder or a repository."""
     assert look.loader is not None and look.file is not None
     world, origin = look.world, look.loader.origin("transformer")
@@ -111,10 +93,10 @@ def _named(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unkn
         return ModelFolder(look.source, "absent", None, repo=repo.repo)
     problem = "the trainer opens one weight file there" + (f", {name}" if name else "")
     part = Component("transformer", folder, problem=problem)
-    return _made(look, "single-file", folder, {"transformer": part, **_others(look, look.loader, folder)}, None)
+    return _made(look, "single-file", folder, {"transformer": part, **others_of(look, look.loader, folder)}, None)
 
 
-def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
+def _single(look: Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolder:
     """A single file; its config and the other parts come from `extras_model`, else from the family's repository."""
     folder = look.world.parent(weight.path)
     if look.run.by_runner:  # it takes a prefix off
@@ -124,8 +106,10 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     reason = "no table fits a single file of this kind"
     others: dict[str, Component] = {}
     if loader is not None and look.file is not None:
-        part = _file(look, "transformer", loader.origin("transformer"), weight, None if repo is None else repo.repo)
-        others = _others(look, loader, look.run.recipe.extras_model or look.source)
+        part = component_file(
+            look, "transformer", loader.origin("transformer"), weight, None if repo is None else repo.repo
+        )
+        others = others_of(look, loader, look.run.recipe.extras_model or look.source)
         return _made(look, "single-file", folder, {"transformer": part, **others}, repo)
     if loader is not None and loader.single_file == "":
         reason = "the names in a single file of this kind are not known here"
@@ -135,7 +119,7 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
         config = _single_config(look, extras, published=loader.single_file)
         kind = family_of(look.run.recipe.architecture).transformer
         reason = "the config.json that the file is loaded with is not here"
-        others = _others(look, loader, extras)
+        others = others_of(look, loader, extras)
     elif loader is not None:
         needed = _published(look.run, weight)
     if kind is not None and config is not None:
@@ -156,21 +140,8 @@ def _single(look: _Look, weight: WeightFile, repo: HubRepo | None) -> ModelFolde
     return _made(look, "single-file", folder, {"transformer": part, **others}, repo)
 
 
-def _file(look: _Look, name: str, origin: Origin, weight: WeightFile, repo: str | None) -> Component:
-    """A component in one file, of the class and config that the trainer writes itself."""
-    assert origin.built is not None
-    weight = origin.loaded(weight)
-    class_name, config = origin.built(weight.tensors)
-    needed = needed_tensors(class_name, config)
-    reason = "" if needed is not None else why_not(class_name, config)
-    folder = look.world.parent(weight.path)
-    return Component(
-        name, folder, class_name, None, (weight,), needed=needed, needed_reason=reason, repo=repo, strict=True
-    )
-
-
 def _made(
-    look: _Look, layout: Layout, folder: str, parts: Mapping[str, Component], repo: HubRepo | None
+    look: Look, layout: Layout, folder: str, parts: Mapping[str, Component], repo: HubRepo | None
 ) -> ModelFolder:
     owner, commit = (None, None) if repo is None else (repo.repo, repo.commit)
     return ModelFolder(look.source, layout, folder, parts, owner, commit)
@@ -196,13 +167,13 @@ def _as_written(kind: ModelClass, needed: Shapes, weight: WeightFile) -> Shapes:
     return needed if any(name in weight.tensors for name in needed) else original
 
 
-def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any] | None:
+def _single_config(look: Look, extras: str, published: str) -> Mapping[str, Any] | None:
     """The transformer's config of `extras`; of the family's own repository it is the class's defaults.
 
     zdoctor's runner downloads nothing: what is not here, it does not have.
     """
     absent: Mapping[str, Any] | None = {} if extras == published and not look.run.by_runner else None
-    folder = _place(look, extras)
+    folder = place_of(look, extras)
     if folder is None:
         return absent
     nested = look.world.join(folder, "transformer")
@@ -211,7 +182,7 @@ def _single_config(look: _Look, extras: str, published: str) -> Mapping[str, Any
     return absent if isinstance(config, Unknown) else config
 
 
-def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
+def _folder(look: Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unknown:
     world, loader = look.world, look.loader
     names = listed(world, folder)
     if isinstance(names, Unknown):
@@ -245,117 +216,8 @@ def _folder(look: _Look, folder: str, repo: HubRepo | None) -> ModelFolder | Unk
     }
     own = not loader.extras or ("text_encoder" in names and not loader.extras_first)
     if repo is None and own:
-        components |= _parts(look, loader, folder, None)
+        components |= parts_of(look, loader, folder, None)
     else:
         extras = look.run.recipe.extras_model if loader.extras else None
-        components |= _others(look, loader, extras or look.source)
+        components |= others_of(look, loader, extras or look.source)
     return _made(look, layout, folder, components, repo)
-
-
-def _place(look: _Look, source: str) -> str | None:
-    """The folder that a path or a cached hub id stands for."""
-    place = look.world.absolute(source)
-    if isinstance(listed(look.world, place), tuple):
-        return place
-    repo = None if isinstance(look.hub, Unknown) else look.hub.repo(source)
-    return repo.snapshot if repo is not None else None
-
-
-def _others(look: _Look, loader: Loader, source: str) -> dict[str, Component]:
-    """The parts beside the transformer, from `source`, where that is more than a hub id with nothing cached."""
-    folder = _place(look, source)
-    local = folder == look.world.absolute(source)
-    return _parts(look, loader, folder, None if local else source)
-
-
-def _parts(look: _Look, loader: Loader, folder: str | None, repo: str | None) -> dict[str, Component]:
-    every = {name: _part(look, loader, name, folder, repo) for name in loader.others}
-    found = {name: part for name, part in every.items() if part is not None}
-    written = look.run.recipe.vae if loader.vae_path else None
-    if isinstance(written, str) and "\0" not in written:
-        found.pop("vae", None)
-        found |= _vae(look, written)
-    return found
-
-
-def _part(look: _Look, loader: Loader, name: str, folder: str | None, repo: str | None) -> Component | None:
-    """A component from where the run or the record says that it comes from; None where nothing is known of that."""
-    world, origin, recipe = look.world, loader.origin(name), look.run.recipe
-    below = name if origin.folder is None else origin.folder
-    if origin.file is not None:
-        below = origin.file(origin.repo or repo or "")
-    source = recipe.sources.get(name) or origin.repo or (recipe.extras_model if origin.beside else None)
-    own = _names(world, folder) if origin.beside and repo is None and folder is not None else ()
-    if source and origin.beside not in own:
-        folder, below = _elsewhere(look, origin, source, below)
-        repo = None if folder == world.absolute(source) else source
-    if folder is None:
-        return None
-    place = world.below(folder, below) if below else folder
-    if origin.file is None:
-        expected = next(iter(loader.components[name]), None)
-        return read_component(world, name, place, repo=repo, expected=expected, origin=origin)
-    weight = read_weight_file(world, place, below)
-    return None if weight.problem == "missing" and repo else _file(look, name, origin, weight, repo)
-
-
-def _elsewhere(look: _Look, origin: Origin, source: str, below: str) -> tuple[str | None, str]:
-    """The folder of another source, and what of it is opened: a run may name a file, or the component itself."""
-    place, hosted = look.world.absolute(source), _REPO_FILE.fullmatch(source)
-    _, stat = look.world.resolve(place)
-    if isinstance(stat, Stat) and stat.kind == "file":
-        return (None if origin.file is None else look.world.parent(place)), look.world.name(place)
-    if origin.file is not None and hosted:
-        return _place(look, hosted.group(1)), hosted.group(2)
-    folder = _place(look, source)
-    inside = folder is not None and source != origin.repo and "config.json" in _names(look.world, folder)
-    return folder, "" if inside else below
-
-
-def _names(world: World, folder: str) -> tuple[str, ...]:
-    names = listed(world, folder)
-    return names if isinstance(names, tuple) else ()
-
-
-def _vae(look: _Look, source: str) -> dict[str, Component]:
-    """The VAE of a path of its own: a folder that holds it itself or in vae/; nothing when it is a hub id."""
-    world = look.world
-    folder, place = _place(look, source), world.absolute(source)
-    if folder is None:
-        _, stat = world.resolve(place)
-        if stat is None and _REPO.fullmatch(source):
-            return {}
-        problem = "it does not exist" if stat is None else "the trainer opens a folder there"
-        return {"vae": Component("vae", place, "AutoencoderKL", problem=problem)}
-    repo = None if folder == place else source
-    names = listed(world, folder)
-    inside = folder if isinstance(names, tuple) and "config.json" in names else world.join(folder, "vae")
-    return {"vae": read_component(world, "vae", inside, repo=repo, expected="AutoencoderKL")}
-
-
-def probe_adapter(world: World, run: Run, hub: Hub | Unknown) -> WeightFile | Unknown | None:
-    """The header of the adapter file the run merges; None when it names none."""
-    written = run.recipe.adapter
-    if not written:
-        return None
-    if "\0" in written:
-        return Unknown("the adapter path holds a null character")
-    place = world.absolute(written)
-    _, stat = world.resolve(place)
-    if isinstance(stat, Unknown):
-        return stat
-    if stat is not None:
-        if stat.kind != "file":
-            return Unknown("the adapter path is no file")
-        return read_weight_file(world, place)
-    hosted = _REPO_FILE.fullmatch(written)
-    repo_id, name = (hosted.group(1), hosted.group(2)) if hosted else (written, "pytorch_lora_weights.safetensors")
-    if not _REPO.fullmatch(repo_id):
-        return Unknown("the adapter file does not exist")
-    if isinstance(hub, Unknown):
-        return hub
-    repo = hub.repo(repo_id)
-    if repo is None or repo.snapshot is None:
-        return Unknown(f"the adapter {repo_id} is not on this machine yet")
-    weight = read_weight_file(world, world.below(repo.snapshot, name), name)
-    return Unknown(f"the adapter file {name} is not on this machine yet") if weight.problem == "missing" else weight

@@ -277,7 +277,7 @@ CHROMA = replace(
             _SD_SCRIPTS,
             files={name: option for name, option in _SD_SCRIPTS.files.items() if name != "text_encoder"},
             blocks=0,
-            memory=None,
+            memory=KohyaMemory("sd-scripts/Chroma", _NAMED_BY_FILES, halves),
         )
     },
 )

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Finding, Run, WeightFile
+from zdoctor.doctor.probe.adapter import probe_adapter
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import NO_HUB, healthy, probed, rewrite, run_of

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.demo.tiny import build_tiny_adapter
 from zdoctor.doctor.model import Finding, WeightFile
+from zdoctor.doctor.probe.adapter import probe_adapter
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.tests.flux import FluxTransformer2DModel, healthy_flux
 from zdoctor.tests.models import NO_HUB, probed, run_of
 

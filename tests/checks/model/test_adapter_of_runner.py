@@ -11,8 +11,8 @@ import torch
 from zdoctor.checks.model.adapter import adapter_layout_mismatch
 from zdoctor.doctor.model import WeightFile
 from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.probe.adapter import probe_adapter
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.model import probe_adapter
 from zdoctor.doctor.train.runtime.train_error import TrainError
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.doctor.train.weights.materialize import linear_shapes

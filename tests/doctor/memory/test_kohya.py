@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 
 import pytest
 
 from zdoctor.doctor.families import families
 from zdoctor.doctor.families.record.steps import mined_tables
-from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import HOST_BASE
+from zdoctor.doctor.memory.fitting import fitting
 from zdoctor.doctor.memory.phases import OFFLOADING
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
 from zdoctor.doctor.model.memory import STEP
@@ -98,12 +99,13 @@ def test_what_makes_it_fit_is_said_in_the_trainers_words() -> None:
     run = read_config("t.sh", FLUX.encode(), {}).runs[0]
     memory = predict(run, ModelFolder("flux1-dev.safetensors", "absent", None), (), SYSTEM, (small,))
     assert isinstance(memory, Memory)
-    settings = [dict(one.settings) for one in memory.alternatives]
-    assert all(set(one) == {"blocks_to_swap"} for one in settings[:3])
-    peaks = [one.peak for one in memory.alternatives]
-    assert (
-        all(before > after for before, after in pairwise(peaks)) and memory.alternatives[-1].high <= small.memory_free
-    )
+    only = memory.alternatives[0]
+    assert [key for key, _ in only.settings] == ["blocks_to_swap"] and only.high <= small.memory_free
+    fewer = replace(small, memory_free=only.high - 1)
+    another = predict(run, ModelFolder("flux1-dev.safetensors", "absent", None), (), SYSTEM, (fewer,))
+    assert isinstance(another, Memory) and dict(another.alternatives[0].settings) != dict(only.settings)
+    on = placed(run, ModelFolder("flux1-dev.safetensors", "absent", None), (), SYSTEM, (small,))
+    assert isinstance(on, Placed) and fitting(on.case, small.memory_free, 28 * GIB)[0].settings == only.settings
 
 
 def test_every_class_that_a_record_names_was_mined() -> None:

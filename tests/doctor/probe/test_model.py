@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.model import Hub, HubRepo, ModelFolder, Unknown, WeightFile
+from zdoctor.doctor.probe.adapter import probe_adapter
 from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.model import probe_adapter, probe_model
+from zdoctor.doctor.probe.model import probe_model
 from zdoctor.tests.changes import changed
 from zdoctor.tests.models import INDEX, NO_HUB, copy_to, edit_json, healthy, probed, run_of
 
