@@ -36,11 +36,12 @@ from words import compare_ids
 from zdoctor.doctor.configs.written import Written
 from zdoctor.doctor.files import fingerprints
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
-from zdoctor.doctor.model.datasets import Dataset
+from zdoctor.doctor.model.datasets import CaptionDraw, Dataset
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.train.components.vae import Vae
 from zdoctor.doctor.train.dataset.training_items import (
     TrainingItem,
+    drawn_caption,
     epoch_batches,
     load_pixels,
     read_training_items,
@@ -191,6 +192,7 @@ def ai_toolkit(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
         pairs: Pairs = []
         yield "captions", _their_captions(folder, replace(plain, caption_extension=".cap"), theirs, pairs)
         yield "token ids", compare_ids("ai-toolkit", folder, pairs)
+        yield "draws", _their_draws(folder, replace(plain, caption_extension=".cap"), theirs)
 
 
 def _their_sizes(folder: Path, count: int, plain: Dataset, theirs: Callable[..., Any]) -> Counts:
@@ -255,6 +257,27 @@ def _their_captions(folder: Path, plain: Dataset, theirs: Callable[..., Any], pa
             counts["captions that are equal"] += text == keyed[one.path].caption
             counts["dropped captions that are equal"] += dropped == keyed[one.path].dropped
             pairs += [(text, keyed[one.path].caption), (dropped, keyed[one.path].dropped)]
+    return counts
+
+
+def _their_draws(folder: Path, plain: Dataset, theirs: Callable[..., Any]) -> Counts:
+    """Shuffled and dropped tags by the same random numbers."""
+    counts = Counter[str]()
+    inject = imported("toolkit.prompt_utils").inject_trigger_into_prompt
+    for trigger, shuffle, rate, keep in itertools.product((None, "zcat"), (True, False), (0.0, 0.4, 1.0), (0, 2)):
+        words = {"shuffle_tokens": shuffle, "token_dropout_rate": rate, "keep_tokens": keep}
+        its = theirs(folder, caption_ext="cap", trigger_word=trigger, **words)
+        how = CaptionDraw(shuffle=shuffle, dropout=rate, keep=keep, whole=True)
+        items = ours(replace(plain, drawn=how), folder, {}, trigger_word=trigger)
+        keyed = {str(item.picture.file): item for item in items}
+        for number, one in enumerate(its.file_list):
+            one.load_caption()
+            random.seed(number)
+            text = one.get_caption()
+            if trigger is not None:
+                text = inject(text, trigger, add_if_not_present=True)
+            counts["draws"] += 1
+            counts["draws that are equal"] += text == drawn_caption(keyed[one.path], random.Random(number))
     return counts
 
 
@@ -324,6 +347,20 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
         ]
         yield "captions", _compared(pairs)
         yield "token ids", compare_ids("sd-scripts", folder, pairs)
+        counts = Counter[str]()
+        for shuffle, rate, keep in itertools.product((True, False), (0.0, 0.4), (0, 2)):
+            how = CaptionDraw(shuffle=shuffle, dropout=rate, keep=keep)
+            drawn = ours(replace(dataset, drawn=how), folder, {}, literal_captions=True)
+            keyed = {str(item.picture.file): item for item in drawn}
+            for number, one in enumerate(its.image_data.values()):
+                subset = its.image_to_subset[one.image_key]
+                subset.shuffle_caption, subset.caption_tag_dropout_rate, subset.keep_tokens = shuffle, rate, keep
+                random.seed(number)
+                text = its.process_caption(subset, one.caption)
+                counts["draws"] += 1
+                made = drawn_caption(keyed[one.absolute_path], random.Random(number))
+                counts["draws that are equal"] += text == made
+        yield "draws", counts
 
 
 def _compared(pairs: Pairs) -> Counts:
@@ -467,9 +504,13 @@ def simpletuner(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str,
         captions_in(folder, numbered(folder, captions), ".txt")
         disk = SimpleNamespace(exists=lambda path: Path(path).exists(), read=lambda path: Path(path).read_bytes())
         pairs: Pairs = []
-        for item in ours(_as_kohya(Buckets(512, 512)), folder, {}, literal_captions=True):
+        for item in ours(
+            _as_kohya(Buckets(512, 512), drawn=CaptionDraw(lines=True)), folder, {}, literal_captions=True
+        ):
             text = handler.prepare_instance_prompt_from_textfile(str(item.picture.file), True, False, disk)
-            pairs.append(("\n".join(handler._normalize_caption_payload(text)), item.caption))  # as it caches them
+            theirs = handler._normalize_caption_payload(text) or [""]  # as it caches them
+            lines = {drawn_caption(item, random.Random(n)) for n in range(60)} if item.drawn else {item.caption}
+            pairs += zip(sorted({*theirs}), sorted(lines), strict=True)
         yield "captions", _compared(pairs)
         yield "token ids", compare_ids("simpletuner", folder, pairs)
 

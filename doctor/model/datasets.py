@@ -13,6 +13,22 @@ FORBIDDEN = "may not be read by this user"
 
 
 @dataclass(frozen=True)
+class CaptionDraw:
+    """How a caption is made anew each time its picture is trained on: by one of its `lines`, and by its tags.
+
+    Tags stand between commas. The first `keep` of them stay; of the others each is left out with the chance
+    `dropout`. With `shuffle` their order is drawn: of all of them where `whole`, as in ai-toolkit, which leaves their
+    blanks as they are and draws once more behind the trigger word; else of those behind the kept ones.
+    """
+
+    lines: bool = False
+    shuffle: bool = False
+    dropout: float = 0.0
+    keep: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True)
 class Dataset:
     """One dataset of a run. `key` is the settings prefix, e.g. "datasets/0".
 
@@ -61,6 +77,7 @@ class Dataset:
     loss_multiplier: float = 1.0
     prior_reg: bool = False
     varied_captions: bool = False
+    drawn: CaptionDraw | None = None
     batches_of: str = ""
     frames: int = 1
 

@@ -14,8 +14,9 @@ import torch
 
 from ..files import fingerprints
 from .base_model import BaseModel
+from .dataset.batch_sampler import BatchSampler
 from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
-from .dataset.training_items import TrainingItem, hold_out, read_training_items, uncaptioned
+from .dataset.training_items import TrainingItem, caption_at, hold_out, read_training_items, uncaptioned
 from .device_placement import DevicePlacement
 from .encode.encoding_cache import EncodingCache
 from .encode.latents import Latents
@@ -89,10 +90,12 @@ def _known_sizes(file: Path) -> dict[str, tuple[int, int]]:
         return {}
 
 
-def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData) -> EncodedData:
+def encode_training_data(
+    job: Job, place: DevicePlacement, base: BaseModel, examples: TrainingData, batches: BatchSampler, step: int
+) -> EncodedData:
     """Encodes what the cache lacks. A process of its own may go on with the prompts: `texts.finish` waits for it.
 
-    Raises TrainError.
+    Captions that are drawn anew are those of the `batches` from `step` on. Raises TrainError.
     """
     cache, run, progress = EncodingCache(job.output / CACHE), job.run, job.progress
     kind: Any = KINDS.get(run.recipe.precision.text_encoder_quantization, "none")
@@ -116,7 +119,8 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            begun = texts.begin(prompts_to_encode(run.recipe, used), place.device, progress, half)
+            prompts = prompts_to_encode(run.recipe, used, drawn_captions(batches, step))
+            begun = texts.begin(prompts, place.device, progress, half)
             if not beside:
                 texts.finish(progress)
             pictures = [*used, *(item for item in examples.sample_controls if item is not None)]
@@ -124,6 +128,20 @@ def encode_training_data(job: Job, place: DevicePlacement, base: BaseModel, exam
                 latents.prepare(pictures, place.device, progress)
         job.ranks.all_gather(None)
     return EncodedData(latents, texts, masks)
+
+
+def drawn_captions(batches: BatchSampler, step: int) -> list[tuple[TrainingItem, str]]:
+    """Returns the items whose caption is drawn anew, with each one that they will have from `step` to the end."""
+    recipe = batches.recipe
+    if all(item.drawn is None for turns in (batches.plain, batches.regular) if turns for item in turns.items):
+        return []
+    count = recipe.gradient_accumulation
+    return [
+        (item, caption_at(item, batches.seed, index, place))
+        for index in range(step * count, recipe.steps * count)
+        for place, item in enumerate(batches.batch(index))
+        if item.drawn is not None
+    ]
 
 
 @contextmanager
@@ -142,7 +160,7 @@ def _encoding(threads: int) -> Iterator[None]:
 def _listing(items: Sequence[TrainingItem]) -> str:
     """Identifies what is trained on: pictures, captions, crops, and their order."""
     told = "\n".join(
-        f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.caption}"
+        f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.raw or item.caption}"
         for item in items
     )
     return fingerprints.of_texts(told)

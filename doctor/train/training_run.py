@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..model.run import Run
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
-from .dataset.batch_sampler import epochs_to_steps
+from .dataset.batch_sampler import BatchSampler, epochs_to_steps
 from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
@@ -71,11 +71,13 @@ def run_training(job: Job) -> TrainResult:
     job = replace(job, run=replace(job.run, recipe=epochs_to_steps(job.recipe, examples.items)))
     if state and there and (done := _finished(job, state, began)):
         return done
+    seed = _seed(job, state)
+    batches = BatchSampler(job.recipe, examples.items, seed)
     with explain_gpu_failures():
-        encoded = encode_training_data(job, place, base, examples)
+        encoded = encode_training_data(job, place, base, examples, batches, state.step if state else 0)
         load_weights(job, place, base, identity["adapter"])
         encoded.texts.finish(job.progress)
-        trainer, preview = _made(job, place, base, examples, encoded, covered, start, _seed(job, state))
+        trainer, preview = _made(job, place, base, examples, encoded, covered, start, seed)
         base.adapter.clear()
         keep_freed_memory()
         if state:

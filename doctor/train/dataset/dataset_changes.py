@@ -47,7 +47,7 @@ def _parts(items: Iterable[TrainingItem]) -> tuple[set[str], ...]:
     """The captions, control images and masks of these items."""
     captions, controls, masks = set(), set(), set()
     for item in items:
-        captions.add(item.caption)
+        captions.add(item.raw or item.caption)
         controls.add("" if item.picture.control is None else item.picture.control.digest)
         masks.add("" if item.mask is None else item.mask.digest)
     return captions, controls, masks

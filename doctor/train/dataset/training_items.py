@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...files import fingerprints
 from ...model.buckets import Resampling, bucket_size, scaled_size
-from ...model.datasets import Dataset
+from ...model.datasets import CaptionDraw, Dataset
 from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
 from .images import (
@@ -55,7 +55,7 @@ class TrainingItem:
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
     `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
     a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
-    others.
+    others. A caption that is `drawn` anew each time is made of `raw`, with the `triggers` of its dataset and its run.
     """
 
     picture: DatasetImage
@@ -74,6 +74,9 @@ class TrainingItem:
     regular: bool = False
     prior: bool = False
     trigger: str = ""
+    raw: str = ""
+    drawn: CaptionDraw | None = None
+    triggers: tuple[str | None, ...] = ()
     masked: bool = False
     mask: LossMask | None = None
     apart: str = ""
@@ -139,12 +142,15 @@ def uncaptioned(items: Sequence[TrainingItem]) -> str:
 def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: int, divisor: int) -> TrainingItem:
     own = recipe.trigger_word if dataset.trigger_word is None else dataset.trigger_word
     regular = dataset.is_regularisation
-    literal = recipe.literal_captions  # other trainers know no [trigger]
-    caption = picture.caption if literal else with_trigger(picture.caption, own, add=not regular)
-    if (
-        not recipe.cache_text_embeddings and not literal
-    ):  # ai-toolkit puts in the run's word too, but not to the cache
-        caption = with_trigger(caption, recipe.trigger_word, add=not regular)
+    literal = recipe.literal_captions
+    # ai-toolkit puts in the run's word too, but not to the cache; other trainers know no [trigger]
+    triggers = () if literal else (own,) if recipe.cache_text_embeddings else (own, recipe.trigger_word)
+    drawn = dataset.drawn
+    if drawn is not None and drawn.lines and "\n" not in picture.caption:
+        drawn = None  # there is but one
+    caption = picture.caption.partition("\n")[0].strip() if drawn and drawn.lines else picture.caption
+    for word in triggers:
+        caption = with_trigger(caption, word, add=not regular)
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
     return TrainingItem(
@@ -161,6 +167,9 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         regular=regular,
         prior=dataset.prior_reg,
         trigger=own or "",
+        raw=picture.caption if drawn else "",
+        drawn=drawn,
+        triggers=triggers if drawn else (),
         masked=dataset.alpha_mask or bool(dataset.mask_folder),
         mask=_mask(recipe, dataset, picture),
         apart=f"{dataset.batches_of} {resolution}",
@@ -194,6 +203,39 @@ def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
     for place in TRIGGER_PLACES:
         caption = caption.replace(place, word)
     return f"{word} {caption}" if word.strip() and add and word not in caption else caption
+
+
+def caption_at(item: TrainingItem, seed: int, index: int, place: int) -> str:
+    """Returns the caption of an item at its place in batch `index`."""
+    return item.caption if item.drawn is None else drawn_caption(item, random.Random(f"{seed} {index} {place}"))
+
+
+def drawn_caption(item: TrainingItem, draw: random.Random) -> str:
+    """Returns a caption that is made anew, by the same draws in the same order as the trainer's."""
+    how, text = item.drawn or CaptionDraw(), item.raw
+    if how.lines:
+        text = draw.choice([line for part in text.split("\n") if (line := part.strip())] or [""])
+    if how.whole:
+        tags = text.replace(", ", ",").split(",")  # as they were before they were read
+        if how.dropout:
+            rest = [tag for tag in tags[how.keep :] if how.dropout < 1 and draw.random() > how.dropout]
+            tags = [*tags[: how.keep], *rest]
+        text = ", ".join(_shuffled(tags, draw) if how.shuffle else tags)
+    elif how.shuffle or how.dropout:
+        tags = [tag.strip() for tag in text.strip().split(",")]
+        rest = _shuffled(tags[how.keep :], draw) if how.shuffle else tags[how.keep :]
+        rest = [tag for tag in rest if not how.dropout or draw.random() >= how.dropout]
+        text = ", ".join([*tags[: how.keep], *rest])
+    for number, word in enumerate(item.triggers):
+        text = with_trigger(text, word, add=not item.regular)
+        if how.whole and how.shuffle and number == 0:
+            text = ", ".join(_shuffled(text.split(","), draw))
+    return text
+
+
+def _shuffled(tags: list[str], draw: random.Random) -> list[str]:
+    draw.shuffle(tags)
+    return tags
 
 
 def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:

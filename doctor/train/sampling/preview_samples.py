@@ -123,9 +123,11 @@ def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
     return TrainingItem(DatasetImage(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
 
 
-def prompts_to_encode(recipe: Recipe, items: Sequence[TrainingItem]) -> list[str]:
-    """Returns every prompt that the run asks the text encoder for."""
-    pairs = [(item, item.caption) for item in items]
+def prompts_to_encode(
+    recipe: Recipe, items: Sequence[TrainingItem], drawn: Sequence[tuple[TrainingItem, str]] = ()
+) -> list[str]:
+    """Returns every prompt that the run asks the text encoder for; `drawn` are captions that are made anew."""
+    pairs = [*((item, item.caption) for item in items), *drawn]
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
     kept = [preserved_prompt(recipe.loss, item, text) for item, text in pairs]
     texts = [text for _, text in pairs] + [text for text in kept if text is not None]

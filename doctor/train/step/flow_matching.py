@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...model.recipe import Recipe
-from ..dataset.training_items import TrainingItem
+from ..dataset.training_items import TrainingItem, caption_at
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
 from ..encode.loss_masks import LossMasks, with_mean_one
@@ -87,7 +87,8 @@ class FlowMatchingLoss:
         t, weight = sample_timesteps(self.recipe.timestep_sampling, len(items), generator, self.family, cells)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
-            item.dropped if drop < item.dropout else item.caption for item, drop in zip(items, drops, strict=True)
+            item.dropped if drop < item.dropout else caption_at(item, self.seed, index, place)
+            for place, (item, drop) in enumerate(zip(items, drops, strict=True))
         ]
         weight = weight * torch.tensor([item.weight for item in items])
         share = (self.loss.regularisation_weight if items[0].regular else 1.0) / len(items)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
 from ...families import family_of
-from ...model.datasets import Dataset
+from ...model.datasets import CaptionDraw, Dataset
 from ...model.field_names import with_fields
 from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe
 from .samples import samples_of
@@ -335,8 +335,16 @@ def dataset_of(w: Written, number: int, bucket_step: int = 16) -> Dataset:
         controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
         control_folders=_control_folders(own),
         varied_captions=own.raw("shuffle_tokens") is True or own.raw("token_dropout_rate") is not None,
+        drawn=_drawn(own),
         **fields_of(own, _OF_DATASET),
     )
+
+
+def _drawn(own: Written) -> CaptionDraw | None:
+    dropout = own.number("token_dropout_rate")
+    if not own.flag("shuffle_tokens") and dropout <= 0:
+        return None
+    return CaptionDraw(shuffle=own.flag("shuffle_tokens"), dropout=dropout, keep=own.whole("keep_tokens"), whole=True)
 
 
 def _control_folders(own: Written) -> tuple[str, ...]:

@@ -32,8 +32,6 @@ _CONTROL_PATHS = ("control_path", "control_path_1", "control_path_2", "control_p
 _LACKING_OF_DATASETS = {
     **dict.fromkeys((*_CONTROL_PATHS, "controls"), "control images"),
     **dict.fromkeys(("augments", "augmentations"), "augmentations"),
-    "shuffle_tokens": "shuffled caption tokens",
-    "token_dropout_rate": "token dropout",
 }
 # What is written as text, and what as several settings; the reader takes another type for nothing.
 _TEXTS = ("trigger_word", "model/assistant_lora_path", "model/extras_name_or_path")
@@ -174,6 +172,10 @@ def _dataset(run: Run, w: Written, dataset: Dataset) -> Iterator[Reason]:
     for key, what in _LACKING_OF_DATASETS.items():
         if w.raw(f"{at}/{key}") and not (edits and key in _CONTROL_PATHS):
             yield f"{at}/{key}", f"{_capital(what)} are not supported"
+    if dataset.drawn is not None and recipe.cache_text_embeddings:
+        told = "does not go with cache_text_embeddings, where ai-toolkit draws captions once or not at all"
+        name = "shuffle_tokens" if dataset.drawn.shuffle else "token_dropout_rate"
+        yield f"{at}/{name}", f"{name} {told}"
     frames = w.raw(f"{at}/num_frames")
     if isinstance(frames, int) and frames > 1:
         yield f"{at}/num_frames", "Video datasets are not supported"

@@ -11,6 +11,7 @@ from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run
 from ...model.buckets import Buckets
+from ...model.datasets import CaptionDraw
 from ...model.record import replace
 from ...model.run import repeats_of
 from ...model.trainer import Folders
@@ -105,8 +106,15 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
         random_crop=own.flag("random_crop"),
         alpha_mask=alpha,
         mask_folder=None if alpha else own.text("conditioning_data_dir") or None,
+        drawn=None if musubi else _drawn(own),
         batches_of=of_file[0] if of_file else "",
     )
+
+
+def _drawn(own: Written) -> CaptionDraw | None:
+    shuffle, dropout = own.flag("shuffle_caption"), own.number("caption_tag_dropout_rate")
+    keep = max(0, own.whole("keep_tokens"))
+    return CaptionDraw(shuffle=shuffle, dropout=dropout, keep=keep) if shuffle or dropout > 0 else None
 
 
 def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:

@@ -12,6 +12,7 @@ from ...configs.written import Written
 from ...families import family_of
 from ...model import Config, Dataset, Run, Value
 from ...model.buckets import Buckets, nearest
+from ...model.datasets import CaptionDraw
 
 TRAINED = ("image", "video")
 # With more megapixels as minimum_image_size the trainer leaves every picture out, with an error for each.
@@ -110,6 +111,7 @@ def _dataset(key: str, options: Written, controls: tuple[str, ...]) -> Dataset:
         folder=folder_of(own, options) or None if own.text("type", default="local") == "local" else None,
         caption_extension=".txt",
         captions=captions.get(strategy, "names"),
+        drawn=CaptionDraw(lines=True) if strategy == "textfile" and not own.flag("disable_multiline_split") else None,
         resolutions=(_edge(both),),
         default_caption=own.text("instance_prompt") if strategy == "instanceprompt" else "",
         caption_dropout=both.number("caption_dropout_probability", default=0.1),

@@ -214,6 +214,7 @@ KNOWN = {
         audio_normalize audio_preserve_pitch bucket_tolerance clip_image_augmentations
         clip_image_shuffle_augmentations control_transparent_color diff_output_preservation_class do_audio do_i2v fps
         full_size_control_images guidance_type invert_mask keep_tokens mask_min_value
+        shuffle_tokens token_dropout_rate
         num_controls_from_same_folder poi random_triggers_max replay_transforms shrink_video_to_frames
         shuffle_augmentations trim_auto_frame_count_tail
         cache_clip_vision_to_disk cache_latents cache_latents_num_workers cache_latents_to_disk

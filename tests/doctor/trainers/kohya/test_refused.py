@@ -85,10 +85,9 @@ def test_what_is_refused_of_musubi(options: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("of_subset", "words"),
     [
-        ({"shuffle_caption": True}, "shuffle_caption true"),
         ({"color_aug": True}, "color_aug true"),
         ({"caption_prefix": "photo of"}, "caption_prefix photo of"),
-        ({"caption_tag_dropout_rate": 0.1}, "caption_tag_dropout_rate 0.1"),
+        ({"token_warmup_step": 0.1}, "token_warmup_step 0.1"),
         ({"enable_wildcard": True}, "enable_wildcard true"),
         ({"face_crop_aug_range": [1.0, 2.0]}, "face_crop_aug_range"),
         ({"metadata_file": "m.json"}, "metadata_file m.json"),
