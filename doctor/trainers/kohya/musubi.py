@@ -59,7 +59,7 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "cache_text_embeddings": True,
         "dtype": {"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
         "quantization": "float8" if w.flag("fp8_base") else None,
-        "precision.scaled": w.flag("fp8_scaled"),
+        "precision.scaled": w.flag("fp8_base") and w.flag("fp8_scaled"),
         "offload.other": "gradient_checkpointing_cpu_offload" * w.flag("gradient_checkpointing_cpu_offload"),
         "text_encoder_quantization": "float8" if any(map(w.flag, _FP8_ENCODERS)) else None,
         "network_type": {"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
