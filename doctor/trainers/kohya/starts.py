@@ -153,6 +153,10 @@ def _start(
     if isinstance(tree, Problem):
         return tree
     beneath = flat(*tree) if tree is not None else {}
+    if _NAMED.isdisjoint({**beneath, **options}):
+        unread = unread or _EXCERPT
+    if any(word.text == "xargs" for word in command.words[:at]):
+        unread = unread or _SHELL_ONLY.format("what xargs puts behind it")
     files = (tree[1],) if tree is not None else ()
     launch = {name: value.value for name, value in _options(config.text, command.words[:at], lines)[0].items()}
     return Start(_stem(command.words[at].text), {**beneath, **options}, launch, files, command.visible, unread)
@@ -218,6 +222,9 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
     return made, unread
 
 
+# every training is told one of these; a command without any is written for the sake of another option
+_NAMED = words("pretrained_model_name_or_path dit dataset_config train_data_dir in_json output_dir output_name")
+_EXCERPT = "it names no model, no dataset and no output, as a part of a command does"
 _SHELL_ONLY = "{} is what only the shell can tell"
 _GIVEN = re.compile(r"--[A-Za-z][\w-]*=")
 _LEFT_OUT = "the command is abridged by ..."

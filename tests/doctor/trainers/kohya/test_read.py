@@ -323,6 +323,7 @@ DOUBTS = [
         {"ae"},
         False,
     ),
+    ("xargs", f"echo --seed 1 | xargs {FLUX} --ae a.st --output_dir o", set(), True),
     ("a number by the shell", FLUX + "--max_train_steps $((10 * 3))", {"max_train_steps"}, False),
 ]
 
@@ -331,7 +332,7 @@ DOUBTS = [
 def test_what_only_the_shell_can_tell(text: str, names: set[str], more: bool) -> None:
     run = only(read("/w/t.sh", text))
     assert {name for name, value in run.settings.items() if value.unknown} == names
-    assert bool(run.unread) is more
+    assert (run.unread != "" and "no model" not in run.unread) is more
 
 
 @pytest.mark.parametrize(
@@ -346,6 +347,14 @@ def test_what_only_the_shell_can_tell(text: str, names: set[str], more: bool) ->
 )
 def test_what_only_speaks_of_a_script_starts_none(line: str) -> None:
     assert len(read("/w/t.sh", f"{line}\n{FLUX} --fp8_base\n").runs) == 1
+
+
+@pytest.mark.parametrize("last", ["--network_dim 8", "--fp8_base --network_dim 8"])
+def test_a_command_without_model_and_dataset_is_a_part_of_one(last: str) -> None:
+    run = only(read("/w/t.sh", f"python flux_train_network.py {last}\n"))
+    assert "no model, no dataset and no output" in run.unread and fields(run, "rank") == [8]
+    for named in ("--dataset_config data.toml", "--pretrained_model_name_or_path m.st", "--output_dir o"):
+        assert not only(read("/w/t.sh", f"python flux_train_network.py {named} {last}\n")).unread
 
 
 @pytest.mark.parametrize("last", ["--help", "-h", "--output_config"])
