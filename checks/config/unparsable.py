@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Config, Finding, found
 from ...doctor.rules import prevents, rule
 from ..keys.places import line_at
-from ..keys.values import TEMPLATE, UNLESS_FILLED
+from ..keys.values import stops_unless
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (
@@ -82,17 +82,17 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         message += "\n  {line} | {shown}"
     if hint:
         message += "\n" + hint
-    template = problem.kind == "syntax" and config.format != "shell" and TEMPLATE.search(config.text) is not None
+    unless = "" if problem.kind != "syntax" or config.format == "shell" else stops_unless(line)
     # that no trainer has such keys is not known of forks, nor what is set where the trainer is started
-    doubtful = template or problem.kind == "environment" or (problem.kind == "foreign" and config.trainer is None)
+    doubtful = bool(unless) or problem.kind == "environment" or (problem.kind == "foreign" and config.trainer is None)
     yield found(
         problem.where,
         message,
         otherwise=(
             "Nothing in it can be checked."
             if problem.kind in ("size", "foreign", "environment")
-            else f"The trainer stops at once. {UNLESS_FILLED}"
-            if template
+            else unless
+            if unless
             else "The trainer goes on without what is left out."
             if problem.kind == "misread"
             else "The trainer stops at once, before it loads anything."

@@ -27,9 +27,12 @@ UNLESS_YOURS_KNOWS = (
     "looks at yours."
 )
 UNLESS_FILLED = "It does not where a program puts a value in its place before."
+UNLESS_WHOLE = "It does not where the whole file holds what ... stands for."
 # What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
-TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>")
-_TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{\w*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
+TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>|[=:][ \t]*\{[A-Za-z][\w -]*\}")
+_TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{[\w -]*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
+# A line that stands for others, as in documents; of YAML "..." alone is the end of a document.
+ABRIDGED = re.compile(r"(?m)^[ \t]*(?:(?:#+|//)[ \t]*(?:\.{3}|\u2026)|(?:\.{3}|\u2026)[ \t]*\S)")
 BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
 
 
@@ -41,6 +44,13 @@ def ends(run: Run, otherwise: str, own: str = BEFORE) -> str:
 def is_to_be_filled(value: object) -> bool:
     """Whether a value stands for one that a program puts in: `{{ steps }}`, `${STEPS}`, `__STEPS__`."""
     return isinstance(value, str) and _TO_BE_FILLED.fullmatch(value) is not None
+
+
+def stops_unless(text: str) -> str:
+    """What a line ends in that is a template's, or stands for others; "" of any other."""
+    if TEMPLATE.search(text):
+        return f"The trainer stops at once. {UNLESS_FILLED}"
+    return f"The trainer stops at once. {UNLESS_WHOLE}" if ABRIDGED.search(text) else ""
 
 
 def number_of(text: str) -> int | float | None:

@@ -45,7 +45,7 @@ def read_config(
     if problem is None or problem.kind != "foreign":
         return reading
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
-    return failed(config, replace(problem, message=f"{problem.message} {whose}"))
+    return failed(reading.config, replace(problem, message=f"{problem.message} {whose}"))
 
 
 def _script(config: Config) -> Reading:

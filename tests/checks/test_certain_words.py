@@ -66,6 +66,8 @@ TEMPLATES = [
     ("t.toml", TOML + "{{ dim }}\n", "CFG001"),
     ("t.json", JSON + '"$STEPS"}', "SIM003"),
     ("t.json", JSON + "{{ steps }}}", "CFG001"),
+    ("t.toml", TOML + "{network-dim}\n", "CFG001"),
+    ("t.toml", TOML + "8\n... and so on ...\n", "CFG001"),
 ]
 
 
@@ -75,11 +77,19 @@ def test_a_value_that_a_program_puts_in_is_no_error(name: str, text: str, rule: 
     (tmp_path / name).write_text(text)
     report = check(str(tmp_path / name), selected=[rule])
     (found,) = (one for one in report.findings if rule == "CFG001" or re.search("steps|_dim", one.evidence["key"]))
-    assert found.severity == "warning" and found.consequence().endswith(
-        "It does not where a program puts a value in its place before."
+    unless = (
+        "where the whole file holds what ... stands for." if "..." in text else "puts a value in its place before."
     )
+    assert found.severity == "warning" and found.consequence().endswith(unless)
     if rule == "CFG001":  # nor is anything of it judged
         assert check(str(tmp_path / name)).exit_code == 3
+
+
+@pytest.mark.parametrize(("line", "severity"), [("# ... other settings", "warning"), ("# other settings", "error")])
+def test_what_an_abridged_config_leaves_out_is_no_error(line: str, severity: str, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(f"{YAML}steps: 10\n      {line}\n")
+    found = check(str(tmp_path / "t.yaml"), selected=["CFG004"]).findings
+    assert {one.severity for one in found} == {severity} and any("no dataset" in one.text() for one in found)
 
 
 READS_FORMS = """

@@ -356,6 +356,14 @@ def test_a_file_that_is_no_config_is_one_clear_line(
     assert ("--trainer NAME reads it as a config of the trainer of that name" in out) is foreign
 
 
+def test_a_yaml_with_keys_of_simpletuner_is_another_programs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "profile.yaml").write_text("model_family: krea2\nmodel_type: lora\n")
+    assert run("check", "profile.yaml") == 3
+    assert "by its name this is none of them" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_variable_may_be_set_where_the_trainer_is_started(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

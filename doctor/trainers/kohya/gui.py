@@ -102,6 +102,11 @@ def is_gui(tree: object) -> bool:
     return isinstance(tree, dict) and ("LoRA_type" in tree or sum(mark in tree for mark in _MARKS) >= 2)
 
 
+def is_of_another_tab(tree: object) -> bool:
+    """Whether it is of a tab of the GUI that starts none of the scripts that are known here: Stable Cascade's."""
+    return isinstance(tree, dict) and "effnet_checkpoint_path" in tree
+
+
 def from_gui(values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     """The script that the GUI starts, and the options that it writes for it; empty values it leaves out."""
     tree = {pointer[1:]: value for pointer, value in values.items() if pointer.count("/") == 1}

@@ -14,7 +14,7 @@ from ...model.cards import CHOSEN
 from ...model.field_names import with_fields
 from ...model.recipe import Recipe
 from ...model.record import replace
-from .gui import from_gui, is_gui
+from .gui import from_gui, is_gui, is_of_another_tab
 from .names import RENAMED
 from .samples import samples_of
 from .starts import (
@@ -105,6 +105,8 @@ def reading_of(
             return Reading(
                 config, reason="it is a JSON file that kohya's GUI did not write, and the trainer reads none"
             )
+        if config.format == "json" and is_of_another_tab(root.value):
+            return Reading(config, reason="it is of a tab of kohya's GUI whose script zdoctor does not know")
         if offers_a_choice(root):
             return Reading(
                 config, reason="its sections give the same options: a program of its own chooses one of them"

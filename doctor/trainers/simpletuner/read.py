@@ -21,7 +21,8 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     if config.format == "shell":
         return Reading(config, reason="it is a script; SimpleTuner takes its options from a file: check that")
     if config.format not in ("json", "toml", "env"):
-        return wrong(config, "SimpleTuner reads files named .json, .toml or .env; by its name this is none of them.")
+        what = "SimpleTuner reads files named .json, .toml or .env; by its name this is none of them."
+        return failed(replace(config, trainer=None), Problem(what, Where(config.path, 1, 1), "foreign"))
     root = tree_of(config)
     if isinstance(root, Problem):
         return failed(config, root)

@@ -270,6 +270,14 @@ def test_what_the_gui_makes_of_its_settings(written: dict[str, Any], made: dict[
     assert run.pointer("optimizer") == "/optimizer"
 
 
+def test_a_tab_of_another_model_is_not_judged() -> None:
+    """Stable Cascade's tab starts a script of its own, and hands on less."""
+    own = {"model_list": "custom", "num_cpu_threads_per_process": 2, "lr_warmup": 10, "lr_scheduler": "constant"}
+    text = json.dumps({"effnet_checkpoint_path": "e.st", **own})
+    reading = read("/w/gui.json", text, trainer="sd-scripts")
+    assert not reading.runs and "a tab of kohya's GUI" in reading.reason
+
+
 def test_older_settings_of_the_gui() -> None:
     old = {"LoRA_type": "Standard", "network_dim": 8, "max_token_length": "75", "xformers": True, "sdxl": True}
     run = only(read("/w/gui.json", json.dumps({**old, "timestep_sampling": "sigma", "epoch": 1})))
