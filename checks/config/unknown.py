@@ -86,6 +86,8 @@ def unknown_key(config: Config, run: Run, schema: Schema) -> Iterator[Finding]:
         keys = None if in_a_gui else _keys(schema, run, one.section)
         if keys is None or name in keys or (run.by_runner and key in trainer.runner_keys):
             continue
+        if (value.where.pointer or "").rpartition("/")[2] in keys:
+            continue  # an old name, read as the new one, of a checkout that knows the old one
         if one.section == "" and (name in schema.renamed or (name in of_gui and file.format == "toml")):
             continue
         looked_up += 1

@@ -132,6 +132,16 @@ def test_a_form_of_a_value_is_wrong_where_the_checkout_does_not_look_for_it(
     assert of(checkout(tmp_path / "plain", AI_TOOLKIT)) == ["error"]
 
 
+def test_an_old_name_is_known_to_an_old_checkout(tmp_path: Path) -> None:
+    """A dataset file for a musubi-tuner from before a key was renamed, beside that very version."""
+    old, path = "qwen_image_edit_control_resolution", "src/musubi_tuner/dataset/config_utils.py"
+    text = MUSUBI[path].replace('"image_directory": str', f'"image_directory": str, "{old}": [int]')
+    root = checkout(tmp_path / "any-name", {**MUSUBI, path: text})
+    (root / "d.toml").write_text(f'[[datasets]]\nimage_directory = "i"\n{old} = [1024, 1024]\nlatents_only = true\n')
+    found = check(str(root / "d.toml"), selected=["CFG002"]).errors
+    assert [one.evidence["key"] for one in found] == ["latents_only"]
+
+
 OPTIMIZER = """
 def setup_parser_common():
     parser = argparse.ArgumentParser()
