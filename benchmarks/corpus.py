@@ -295,7 +295,9 @@ def main() -> None:
     print(*tally.lines(chosen), sep="\n")
     if options.write:
         rules = {rule: [count, tally.false[rule]] for rule, count in sorted(tally.found.items())}
-        PRECISION.write_text(json.dumps({"configs": len(chosen), "errors": rules}) + "\n")
+        first_seen = json.loads(PRECISION.read_text())["unseen"]  # of H to K, each before anything was mended by it
+        written_now = {"configs": len(chosen), "errors": rules, "unseen": first_seen}
+        PRECISION.write_text(json.dumps(written_now) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,15 @@ from .json import Head, dumps, head
 
 
 class Measured(TypedDict):
-    """How many errors a rule found on so many configs found outside, and how many of them were false."""
+    """How many errors a rule found on so many configs found outside, and how many of them were false: after rules
+    were mended by these configs, and on those of them that were counted before anything was mended by them."""
 
     errors: int
     false: int
     configs: int
+    unseen_errors: int
+    unseen_false: int
+    unseen_configs: int
 
 
 class ShownRule(TypedDict):

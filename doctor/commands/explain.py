@@ -86,7 +86,9 @@ def _precision(rule: str) -> Iterator[str]:
     if told := measured().get(rule):
         errors, false, configs = told["errors"], told["false"], told["configs"]
         measured_on = f"Measured: {errors} errors on {configs} configs found outside, {false} of them false"
-        yield measured_on + ", after rules were mended by what these showed (docs/measurements.md has unseen ones)."
+        measured_on += ", after rules were mended by what these showed (docs/measurements.md names the false ones)."
+        first = f"{told['unseen_errors']} errors, {told['unseen_false']} of them false"
+        yield f"{measured_on} On the last {told['unseen_configs']}, before anything was mended by them: {first}."
 
 
 def _log(options: argparse.Namespace) -> int:

@@ -36,7 +36,16 @@ def measured() -> dict[str, Measured]:
     """How often each rule was right at error level on configs found outside (written by benchmarks/corpus.py)."""
     file = Path(__file__).parents[1] / "rules" / "precision.json"
     known = json.loads(file.read_text(encoding="utf-8"))
-    return {
-        rule: {"errors": found, "false": false, "configs": known["configs"]}
-        for rule, (found, false) in known["errors"].items()
-    }
+    unseen, none = known["unseen"], (0, 0)
+    made: dict[str, Measured] = {}
+    for rule in sorted(known["errors"].keys() | unseen["errors"].keys()):
+        (errors, false), first = known["errors"].get(rule, none), unseen["errors"].get(rule, none)
+        made[rule] = {
+            "errors": errors,
+            "false": false,
+            "configs": known["configs"],
+            "unseen_errors": first[0],
+            "unseen_false": first[1],
+            "unseen_configs": unseen["configs"],
+        }
+    return made

@@ -29,3 +29,5 @@ def test_a_rule_says_how_often_it_was_right(rule: str, capsys: pytest.CaptureFix
     found, false = MEASURED["errors"].get(rule, (0, 0))
     line = f"Measured: {found} errors on {MEASURED['configs']} configs found outside, {false} of them false, after"
     assert (line in said) == bool(found) and ("Measured:" in said) == bool(found)
+    first, wrong = MEASURED["unseen"]["errors"].get(rule, (0, 0))
+    assert (f"before anything was mended by them: {first} errors, {wrong} of them false." in said) == bool(found)
