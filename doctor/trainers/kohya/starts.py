@@ -153,7 +153,7 @@ def _start(
     if isinstance(tree, Problem):
         return tree
     beneath = flat(*tree) if tree is not None else {}
-    if _NAMED.isdisjoint({**beneath, **options}):
+    if _NAMED.isdisjoint(beneath) and _NAMED.isdisjoint(options):
         unread = unread or _EXCERPT
     if any(word.text == "xargs" for word in command.words[:at]):
         unread = unread or _SHELL_ONLY.format("what xargs puts behind it")
