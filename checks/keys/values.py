@@ -27,6 +27,7 @@ UNLESS_YOURS_KNOWS = (
     "looks at yours."
 )
 UNLESS_FILLED = "It does not where a program puts a value in its place before."
+STOPS_UNLESS_FILLED = f"{STOPS} {UNLESS_FILLED}"
 UNLESS_WHOLE = "It does not where the whole file holds what ... stands for."
 # What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
 TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>|[=:][ \t]*\{[A-Za-z][\w -]*\}")
@@ -112,7 +113,7 @@ def bad(
         if silent
         else STOPS
         if not doubtful
-        else f"{STOPS} {UNLESS_FILLED}"
+        else STOPS_UNLESS_FILLED
         if template
         else UNLESS_YOURS_KNOWS,
         evidence=evidence,
