@@ -42,6 +42,7 @@ QUIET = {
     "once not finite": "loss is nan\n" + _BARS,
     "a rank among others": "".join(f"[rank{n % 2}]: step {n} loss 0.{n}\n" for n in range(20)),
     "bars only": _BARS,
+    "a LoRA of a transformer": "No LoRA keys associated to CLIPTextModel found with the prefix='text_encoder'.\n",
     "a table": "| steps | loss |\n|---|---|\n| 137 | 0.2 |\n",
     "accelerate's defaults": "The following values were not passed to `accelerate launch` and had defaults used:\n"
     "\t`--num_processes` was set to a value of `1`\n",
