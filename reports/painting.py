@@ -16,7 +16,7 @@ _NARROWEST = 16
 _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
 _WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 # What stays in one line: a character of East Asia or a word, with the marks that open and close a clause around it.
-_CHUNKS = re.compile(f"\\s*[（「『《“]*(?:[{_WIDE}]|[^\\s{_WIDE}]+)[，。；：、！？）」』》”…]*\\s*")
+_CHUNKS = re.compile(f"\\s*[（「『《“([]*(?:[{_WIDE}]|[^\\s{_WIDE}]+)[，。；：、！？）」』》”…)\\]]*\\s*")
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def _broken(line: Line, screen: Screen) -> Iterator[Spans]:
 
 
 def _in_column(text: str, before: str) -> str:
-    """A translation in the place of a text that blanks end for the sake of a column: as wide as that was."""
-    return text if text == before or not before.endswith("  ") else padded(text.rstrip(), cells(before))
+    """A translation in the place of a text that blanks end for a column: as wide as that was, or with one blank."""
+    return text if text == before or not before.endswith("  ") else padded(f"{text.rstrip()} ", cells(before))
 
 
 def padded(text: str, width: int) -> str:

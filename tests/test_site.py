@@ -19,6 +19,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.languages import ENGLISH, LANGUAGES
+from zdoctor.doctor.model.said import speak
 from zdoctor.doctor.rules import all_rules
 from zdoctor.maintenance.site import language_of
 from zdoctor.tests.browser import chromium
@@ -42,7 +43,10 @@ def test_what_a_situation_shows_is_what_zdoctor_prints(
     def printed(match: re.Match[str]) -> str:
         words = _words(match["words"], written, folder)
         monkeypatch.chdir(ROOT if "/configs/" in words or "examples/" in words else folder)
-        main(shlex.split(words))
+        try:
+            main(shlex.split(words))
+        finally:
+            speak(None)  # the language of the process, which the command has set
         return f"<!-- zdoctor {match['words']} -->\n```text\n{_shown(capsys.readouterr().out)}\n```"
 
     made = SHOWN.sub(printed, written)

@@ -66,7 +66,7 @@ class Translation:
             return made
         for catalogue in self.catalogues:
             for template, translation, values in catalogue.made_of(text):
-                known = {name: self._value(value) for name, value in values.items()}
+                known = {name: None if "; " in value else self._value(value) for name, value in values.items()}
                 if template.quotes and known[template.names[-1]] is None:
                     known[template.names[-1]] = values[template.names[-1]]
                 if None not in known.values():

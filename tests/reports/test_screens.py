@@ -12,9 +12,10 @@ import pytest
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import Config, Finding, Fix, Report, Where, found
 from zdoctor.doctor.model.record import replace
+from zdoctor.doctor.model.said import speak
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.reports import terminal
-from zdoctor.reports.painting import Screen, Typed, cells, paint, shortened
+from zdoctor.reports.painting import Screen, Typed, Wrapped, broken, cells, paint, shortened
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.test_reports import CASES, ROOT, compare
 
@@ -165,6 +166,17 @@ def test_a_command_is_broken_between_its_words() -> None:
     assert told.replace(" \\\n", " ").split() == f"next: {command} shows the plan".split()
     assert all(line.endswith(" \\") for line in told.splitlines()[:-2])
     assert command in paint([Typed(command, "next: ")], Screen(40))
+
+
+def test_a_wide_lead_keeps_its_blank_and_no_line_ends_with_an_open_bracket() -> None:
+    told = {"do:": "cách làm:", "Write it.": "写一份副本 [安全]"}
+    speak(lambda text: text.replace(text.strip(), told.get(text.strip(), text.strip())), "vi")
+    try:
+        assert paint([Wrapped("Write it.", "do:    ")], Screen(80)) == "cách làm: 写一份副本 [安全]\n"
+    finally:
+        speak(None)
+    assert broken("写一份副本 [安全]", 13) == ["写一份副本", "[安全]"]
+    assert broken("写一份副本 (安全)", 13) == ["写一份副本", "(安全)"]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ msgstr "{count} 条未知"
 msgid "reworded since {when}"
 msgstr "旧的译文 {when}"
 
+msgid "{count} modules in {kinds}"
+msgstr "{count} 个模块（{kinds}）"
+
+msgid "applied by {names}"
+msgstr "{names} 会使用它"
+
 msgid "left open"
 msgstr ""
 
@@ -53,6 +59,10 @@ TEXTS = [
     ("x does not exist; it should be whatever. It holds 2: a, b.", "x 不存在；它应当是whatever。其中有 2 个：a, b。"),
     ("lr is 'much', which is no number.", "lr 是 'much'，不是数字。"),
     ("5 rules passed, 2 not known · 12 ms", "5 条规则通过，2 条未知 · 12 ms"),
+    (
+        "LoRA for Flux; rank 2; 8 modules in BF16; applied by a, b",
+        "LoRA for Flux；rank 2；8 个模块（BF16）；a, b 会使用它",
+    ),
     ('a "quoted" text\nof two lines', "“引用”续行"),
     ("  the base model  ", "  底模  "),
     *((text, text) for text in ("reworded since May", "left open", "5 rules, passed", "", "{", "{x} {", "a" * 9000)),
