@@ -6,6 +6,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
@@ -86,9 +87,14 @@ def cells(text: str) -> int:
     """How many columns of a terminal a text takes: characters of East Asia are two wide, marks above others none."""
     if text.isascii():
         return len(text)
+    return sum(map(_cells_of_one, text))
+
+
+@cache
+def _cells_of_one(character: str) -> int:
     from unicodedata import combining, east_asian_width
 
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+    return 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
 
 
 def shortened(text: str, room: int) -> str:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 
-PLACE = re.compile(r"(?<!\{)\{(\w+)[^{}]*\}")
-
-
 LEAD = 12  # characters of a text that may end with somebody else's words
+
+
+_OPEN, _CLOSE = "\ue000", "\ue001"  # braces that are meant as such
 
 
 class Template:
     """`pieces` are its plain texts, `names` the places between them; one that `quotes` ends with anybody's words."""
 
     def __init__(self, text: str) -> None:
-        parts = PLACE.split(text)
         self.text = text
-        self.pieces = [one.replace("{{", "{").replace("}}", "}") for one in parts[::2]]
-        self.names = parts[1::2]
+        self.names: list[str] = []
+        first, *others = text.replace("{{", _OPEN).replace("}}", _CLOSE).split("{")
+        self.pieces = [first]
+        for one in others:
+            place, end, piece = one.partition("}")
+            name = place.partition(":")[0].partition("!")[0]
+            if end and name.isidentifier():
+                self.names.append(name)
+                self.pieces.append(piece)
+            else:  # a brace of a text without places
+                self.pieces[-1] += "{" + one
+        self.pieces = [one.replace(_OPEN, "{").replace(_CLOSE, "}") for one in self.pieces]
         self.plain = sum(map(len, self.pieces))
         self.quotes = self.plain >= LEAD and "".join(self.pieces[-2:]).endswith((": ", ": ."))
 
@@ -48,5 +56,8 @@ template = cache(Template)
 
 def fill(pattern: str, values: Mapping[str, str]) -> str:
     """A template with values that are finished texts, whatever format it asks for."""
-    text = PLACE.sub(lambda place: values.get(place[1], place[0]), pattern)
-    return text.replace("{{", "{").replace("}}", "}")
+    made = template(pattern)
+    filled = (
+        values.get(name, f"{{{name}}}") + piece for name, piece in zip(made.names, made.pieces[1:], strict=True)
+    )
+    return made.pieces[0] + "".join(filled)

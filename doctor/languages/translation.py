@@ -8,24 +8,18 @@ So a sentence is in the other language or in English, never half in each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import and_
 from pathlib import Path
 
 from ..model.said import Filled
 from .catalogue import Catalogue
-from .template import PLACE, fill
+from .template import fill, template
 
 LONGEST = 4000  # characters of a text whose template is looked for
 MOST_PARTS = 12  # of a line that is looked at as one that was put together
-_SENTENCES = re.compile(r"(?<=[.!?…]) (?=\S)")
-_LIST = re.compile(r", and |, | and ")
-_LETTERS = re.compile(r"[^\W\d_]{2}")
-_QUOTED = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\=]\S*")
-_PROSE = re.compile(r"(?<![\w.-])[a-z]{2,},? [a-z]{2,}(?![\w.(-])")
-_WIDE = re.compile(
-    r"(?<=[。；：，、！？（）「」]) | (?=[。；：，、！？（）「」])|(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])"
-)
+_MARKS = "。；：，、！？（）「」"  # of Chinese, as wide as a character with its blank
 # What stands between parts of a line that were put together, and in Chinese.
 _BETWEEN = ((" · ", " · "), ("; ", "；"), (": ", "："), (", ", "，"))
 
@@ -35,7 +29,7 @@ class Translation:
 
     def __init__(self, language: str, files: Iterable[Path]) -> None:
         self.chinese = language.startswith("zh")
-        self.catalogues = [Catalogue(file) for file in files]
+        self.catalogue = Catalogue(files)
         self.known: dict[str, str | None] = {}
 
     def __call__(self, text: str) -> str:
@@ -46,7 +40,7 @@ class Translation:
 
     def _filled(self, text: Filled) -> str | None:
         """A text whose template is known: that is translated as a text whose places are names."""
-        places_only = not _LETTERS.search(PLACE.sub("", text.template))
+        places_only = not any(map(_has_letters, template(text.template).pieces))
         made = text.template if places_only else None if "{{" in text.template else self._of(text.template.strip())
         if made is None:
             return None
@@ -55,38 +49,37 @@ class Translation:
     def _of(self, text: str) -> str | None:
         """A finished text: as a whole, else sentence by sentence, else by what separates its parts."""
         if text not in self.known:
-            unknown = len(text) > LONGEST or not _LETTERS.search(text)
+            unknown = len(text) > LONGEST or not _has_letters(text)
             ways = (self._whole, self._led, self._sentences, self._parts)
             self.known[text] = None if unknown else next(filter(None, (way(text) for way in ways)), None)
         return self.known[text]
 
     def _whole(self, text: str) -> str | None:
         """By one template, the longest whose places hold names and texts of ours."""
-        if made := self._exact(text):
+        if (made := self._exact(text)) or " " not in text:
             return made
-        for catalogue in self.catalogues:
-            for template, translation, values in catalogue.made_of(text):
-                known = {name: None if "; " in value else self._value(value) for name, value in values.items()}
-                if template.quotes and known[template.names[-1]] is None:
-                    known[template.names[-1]] = values[template.names[-1]]
-                if None not in known.values():
-                    return fill(translation, {name: value or "" for name, value in known.items()})
+        for made_of, translation, values in self.catalogue.made_of(text):
+            known = {name: None if "; " in value else self._value(value) for name, value in values.items()}
+            if made_of.quotes and known[made_of.names[-1]] is None:
+                known[made_of.names[-1]] = values[made_of.names[-1]]
+            if None not in known.values():
+                return fill(translation, {name: value or "" for name, value in known.items()})
         return None
 
     def _exact(self, text: str) -> str | None:
-        same = (catalogue.exact(text) or catalogue.exact(f"the {text}") for catalogue in self.catalogues)
-        return next((fill(made, {}) for made in same if made), None)
+        made = self.catalogue.exact(text) or self.catalogue.exact(f"the {text}")
+        return fill(made, {}) if made else None
 
     def _led(self, text: str) -> str | None:
         """Sentences behind what they are about: "packages, host: …"."""
         lead, colon, rest = text.partition(": ")
-        if not colon or not (known := self._each(_LIST.split(lead))) or not (made := self._of(rest)):
+        if not colon or not (known := self._each(_listed(lead))) or not (made := self._of(rest)):
             return None
         return f"{'，'.join(known)}：{made}" if self.chinese else f"{', '.join(known)}: {made}"
 
     def _sentences(self, text: str) -> str | None:
         """The longest runs of sentences that are known; the others stay as they are."""
-        parts = _SENTENCES.split(text)
+        parts = _sentences(text)
         if len(parts) == 1:
             return None
         made: list[str] = []
@@ -117,11 +110,11 @@ class Translation:
         core = value.strip()
         if " " not in core:
             return value
-        if _SENTENCES.search(core):
+        if len(_sentences(core)) > 1:
             return None
         if made := self._of(core):
-            return None if _is_prose(made) else value.replace(core, made, 1)
-        if len(parts := _LIST.split(core)) > 1 and (known := self._each(parts)):
+            return None if self.chinese and _is_prose(made) else value.replace(core, made, 1)
+        if len(parts := _listed(core)) > 1 and (known := self._each(parts)):
             return ("、" if self.chinese else ", ").join(known)
         return None if _is_prose(core) else value
 
@@ -131,9 +124,49 @@ class Translation:
 
     def _joined(self, parts: Iterable[str]) -> str:
         text = " ".join(parts)
-        return _WIDE.sub("", text) if self.chinese else text
+        return _tight(text) if self.chinese else text
+
+
+def _has_letters(text: str) -> bool:
+    return text.upper() != text.lower()
+
+
+def _sentences(text: str) -> list[str]:
+    made: list[str] = []
+    ended = True
+    for word in text.split(" "):
+        if ended and word:
+            made.append(word)
+        elif made:
+            made[-1] += f" {word}"
+        else:
+            made.append(f" {word}")
+        ended = word.endswith((".", "!", "?", "…"))
+    return made
+
+
+def _listed(text: str) -> list[str]:
+    return text.replace(", and ", ", ").replace(" and ", ", ").split(", ")
 
 
 def _is_prose(text: str) -> bool:
-    """Whether it has words of English that are no quotation, path or name."""
-    return _PROSE.search(_QUOTED.sub("", text)) is not None
+    """Whether it has two words of English in a row that are no quotation, path or name."""
+    for mark in "`'\"":
+        parts = text.split(mark)
+        text = " ".join(parts[::2]) if len(parts) % 2 else text
+    plain = [
+        len(word) > 1 and word.isalpha() and word.isascii() and word.islower()
+        for word in text.replace(",", " ").split()
+    ]
+    return any(map(and_, plain, plain[1:]))
+
+
+def _tight(text: str) -> str:
+    """Chinese without the blanks of English between its sentences and words."""
+    first, *words = text.split(" ")
+    made = [first]
+    for before, word in pairwise((first, *words)):
+        left, right = before[-1:], word[:1]
+        wide = left and right and (left in _MARKS or right in _MARKS or min(left, right) > "\u2e7f")
+        made.append(word if wide else f" {word}")
+    return "".join(made)

@@ -13,9 +13,8 @@ from pathlib import Path
 from shutil import which
 
 from zdoctor.doctor.languages import DOMAINS, ENGLISH, FOLDER, LANGUAGES
-from zdoctor.doctor.languages.catalogue import entries
 
-from .catalogues import complaints, merged, summary
+from .catalogues import complaints, entries, merged, summary
 from .registries import of_registries
 from .texts import of_source
 

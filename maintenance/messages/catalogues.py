@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from zdoctor.doctor.languages.catalogue import entries
+from zdoctor.doctor.languages import catalogue
+from zdoctor.doctor.languages.catalogue import plain, quoted
 
 ALIKE = 0.8  # of a text that was reworded and the text before
 HEADER = """\
@@ -20,6 +21,12 @@ msgstr ""
 "Content-Transfer-Encoding: 8bit\\n"
 """
 _PLACES = re.compile(r"(?<!\{)\{\w+[^{}]*\}")
+
+
+def entries(file: Path) -> Iterator[tuple[str, str, bool]]:
+    """(English, translation, whether it is marked as fuzzy) of each entry of a .po file but its header."""
+    data = file.read_bytes() if file.exists() else b""
+    return ((plain(english), plain(other), fuzzy) for english, other, fuzzy in catalogue.entries(data))
 
 
 def merged(file: Path, texts: Mapping[str, str], language: str) -> str:
@@ -40,12 +47,7 @@ def merged(file: Path, texts: Mapping[str, str], language: str) -> str:
 def _entry(english: str, other: str, fuzzy: bool, source: str) -> str:
     flags = ["fuzzy"] * fuzzy + ["python-brace-format"] * bool(_PLACES.search(english))
     comments = [f"#: {source.replace(' ', '_')}\n", *([f"#, {', '.join(flags)}\n"] if flags else [])]
-    return f"{''.join(comments)}msgid {_quoted(english)}\nmsgstr {_quoted(other)}\n"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
-    return f'"{escaped}"'
+    return f'{"".join(comments)}msgid "{quoted(english)}"\nmsgstr "{quoted(other)}"\n'
 
 
 def complaints(english: str, other: str) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.languages import DOMAINS, ENGLISH, FOLDER, LANGUAGES
-from zdoctor.doctor.languages.catalogue import entries
 from zdoctor.maintenance.messages.__main__ import faults, messages
+from zdoctor.maintenance.messages.catalogues import entries
 
 OTHERS = [language for language in LANGUAGES if language != ENGLISH]
 COMPLETE = [(language, domain) for language in OTHERS for domain in DOMAINS]
