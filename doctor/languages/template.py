@@ -17,6 +17,7 @@ class Template:
     def __init__(self, text: str) -> None:
         self.text = text
         self.names: list[str] = []
+        self.places: list[str] = []  # as they are written: "{value!r}"
         first, *others = text.replace("{{", _OPEN).replace("}}", _CLOSE).split("{")
         self.pieces = [first]
         for one in others:
@@ -24,6 +25,7 @@ class Template:
             name = place.partition(":")[0].partition("!")[0]
             if end and name.isidentifier():
                 self.names.append(name)
+                self.places.append(f"{{{place}}}")
                 self.pieces.append(piece)
             else:  # a brace of a text without places
                 self.pieces[-1] += "{" + one
@@ -55,9 +57,7 @@ template = cache(Template)
 
 
 def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """A template with values that are finished texts, whatever format it asks for."""
+    """A template with values that are finished texts, whatever format it asks for; a place without one stays."""
     made = template(pattern)
-    filled = (
-        values.get(name, f"{{{name}}}") + piece for name, piece in zip(made.names, made.pieces[1:], strict=True)
-    )
-    return made.pieces[0] + "".join(filled)
+    places = zip(made.names, made.places, made.pieces[1:], strict=True)
+    return made.pieces[0] + "".join(values.get(name, place) + piece for name, place, piece in places)

@@ -59,7 +59,9 @@ class Translation:
         if (made := self._exact(text)) or " " not in text:
             return made
         for made_of, translation, values in self.catalogue.made_of(text):
-            known = {name: None if "; " in value else self._value(value) for name, value in values.items()}
+            known = {
+                name: None if "; " in value or " [" in value else self._value(value) for name, value in values.items()
+            }
             if made_of.quotes and known[made_of.names[-1]] is None:
                 known[made_of.names[-1]] = values[made_of.names[-1]]
             if None not in known.values():

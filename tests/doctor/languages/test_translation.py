@@ -26,6 +26,9 @@ msgstr "数据集"
 msgid "It holds {count}: {names}."
 msgstr "其中有 {count} 个：{names}。"
 
+msgid "It holds {count:.1f}: {names}."
+msgstr "其中有 {count:.1f} 个：{names}。"
+
 msgid "{key} is {value!r}, which is no number."
 msgstr "{key} 是 {value!r}，不是数字。"
 
@@ -53,6 +56,7 @@ msgstr "“引用”"
 "续行"
 """
 
+VALUES = {"key": "lr", "value": "much", "count": 2, "names": "a, b"}
 TEXTS = [
     ("/a b/c does not exist; it should be the base model.", "/a b/c 不存在；它应当是底模。"),
     ("x does not exist; it should be the base model and the dataset.", "x 不存在；它应当是底模、数据集。"),
@@ -85,6 +89,11 @@ def test_a_text_that_knows_its_template_needs_no_search(translation: Translation
     template = "{path} does not exist; it should be {what}. It holds {count}: {names}."
     said = filled(template, {"path": "does not exist; it", "what": "the base model", "count": 2, "names": "a, b"})
     assert translation(said) == "does not exist; it 不存在；它应当是底模。其中有 2 个：a, b。"
+
+
+def test_a_template_formats_its_arguments_as_in_english(translation: Translation) -> None:
+    said = filled("{key} is {value!r}, which is no number. It holds {count:.1f}: {names}.", VALUES)
+    assert translation(said) == "lr 是 'much'，不是数字。其中有 2.0 个：a, b。"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00", b'msgid "', b'\nmsgid "a b"\nmsgstr "\xff {x}"\n'])
