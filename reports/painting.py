@@ -112,16 +112,17 @@ def _broken(line: Line, screen: Screen) -> Iterator[Spans]:
     """The line in the reader's language, as lines of the screen."""
     match line:
         case Wrapped(text, lead, style):
-            yield from _wrapped(Wrapped(said(text), _in_column(said(lead), lead), style), min(screen.width, WIDEST))
+            yield from _wrapped(Wrapped(said(text), spoken(lead), style), min(screen.width, WIDEST))
         case Typed(command, lead, about, style):
-            yield from _typed(Typed(command, _in_column(said(lead), lead), said(about), style), screen)
+            yield from _typed(Typed(command, spoken(lead), said(about), style), screen)
         case _:
-            yield [(style, _in_column(said(text), text)) for style, text in line]
+            yield [(style, spoken(text)) for style, text in line]
 
 
-def _in_column(text: str, before: str) -> str:
-    """A translation in the place of a text that blanks end for a column: as wide as that was, or with one blank."""
-    return text if text == before or not before.endswith("  ") else padded(f"{text.rstrip()} ", cells(before))
+def spoken(text: str) -> str:
+    """A part of a line in the reader's language: where blanks end it for a column, as wide as it was, or with one."""
+    made = said(text)
+    return made if made == text or not text.endswith("  ") else padded(f"{made.rstrip()} ", cells(text))
 
 
 def padded(text: str, width: int) -> str:

@@ -11,7 +11,7 @@ from ..doctor.model.said import said
 from . import words
 from .checked import Checked
 from .excerpt import excerpt
-from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened
+from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened, spoken
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
@@ -173,7 +173,7 @@ def _linked(finding: Finding, screen: Screen) -> str:
 
 def _headed(head: Spans, about: str, screen: Screen, lead: str = "", style: str = "dim") -> Iterator[Line]:
     """A head and what is said of it, in one line where there is room, else below each other."""
-    if cells("".join(text for _, text in head) + about) + 3 <= screen.width:
+    if cells("".join(spoken(text) for _, text in head) + about) + 3 <= screen.width:
         yield [*head, ("", "   "), (style, about)]
     else:
         yield head

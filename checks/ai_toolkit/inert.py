@@ -91,8 +91,10 @@ def _in_model(config: Config, run: Run) -> Iterator[Finding]:
     if kwargs := unread_kwargs(run):
         why = "nothing of this model reads {names}"
         if "low_cpu_mem_usage" in kwargs or "device_map" in kwargs:
-            why += ". It is no cure for 'Cannot copy out of meta tensor' either: that error means that tensors "
-            why += "are missing from the checkpoint files"
+            why = (
+                "nothing of this model reads {names}. It is no cure for 'Cannot copy out of meta tensor' either: "
+                "that error means that tensors are missing from the checkpoint files"
+            )
         yield inert("model/model_kwargs", why, names=", ".join(kwargs))
     if architecture in _ZIMAGE and run.setting("train/train_text_encoder"):
         why = "the LoRA takes only CLIP's attention and MLP from a text encoder, and Z-Image's is Qwen3"

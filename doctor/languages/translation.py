@@ -59,11 +59,10 @@ class Translation:
         if (made := self._exact(text)) or " " not in text:
             return made
         for made_of, translation, values in self.catalogue.made_of(text):
-            known = {
-                name: None if "; " in value or " [" in value else self._value(value) for name, value in values.items()
-            }
-            if made_of.quotes and known[made_of.names[-1]] is None:
-                known[made_of.names[-1]] = values[made_of.names[-1]]
+            known = {name: self._place(value) for name, value in values.items()}
+            last = made_of.names[-1]
+            if made_of.quotes and known[last] is None and len(_sentences(values[last])) == 1:
+                known[last] = values[last]
             if None not in known.values():
                 return fill(translation, {name: value or "" for name, value in known.items()})
         return None
@@ -106,6 +105,10 @@ class Translation:
     def _each(self, parts: Sequence[str]) -> list[str] | None:
         known = [self._exact(part) or self._value(part) for part in parts]
         return None if None in known or known == list(parts) else [one or "" for one in known]
+
+    def _place(self, value: str) -> str | None:
+        """What stands in a place of a text that is led back; no part of a line that was put together."""
+        return self._exact(value) or (None if "; " in value or " [" in value else self._value(value))
 
     def _value(self, value: str) -> str | None:
         """What stands in a place: a text of ours, a list of them, or a name; None for prose that is not known."""

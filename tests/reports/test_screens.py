@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor import languages
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import Config, Finding, Fix, Report, Where, found
 from zdoctor.doctor.model.record import replace
@@ -56,6 +58,24 @@ def test_the_screen(case: str, width: int, request: pytest.FixtureRequest) -> No
     made = seen(case)
     screen = Screen(width, 24, goes_on="" if case == "windows" else "\\")
     compare(f"{case}.{width}.txt", shown(made.report, screen, made.written), request)
+
+
+@pytest.fixture
+def spoken(request: pytest.FixtureRequest) -> Iterator[str]:
+    languages.speak(request.param)
+    yield request.param
+    languages.speak(languages.ENGLISH)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("spoken", [one for one in languages.LANGUAGES if one != languages.ENGLISH], indirect=True)
+def test_the_screen_in_other_languages(spoken: str, width: int, request: pytest.FixtureRequest) -> None:
+    """The columns of characters of East Asia counted: marks stand below what they mean, no line is too wide."""
+    made = seen("kaggle")
+    text = shown(made.report, Screen(width, 24, goes_on="\\"), made.written)
+    compare(f"kaggle.{spoken}.{width}.txt", text, request)
+    for line in text.splitlines():
+        assert cells(line) <= width or max(map(cells, line.strip().split(" "))) > width - 20, line
 
 
 def test_everything_is_told_when_it_is_asked_for(request: pytest.FixtureRequest) -> None:
