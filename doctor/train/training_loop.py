@@ -120,6 +120,8 @@ class RankLoop:
     def saved_words(self, kept: int) -> str:
         """Returns what is there of a run that has ended, of which `kept` steps are saved."""
         step = self.trainer.step
+        if kept == 0 and (lora := self.job.lora_file(step)).is_file():
+            return f"Step {step} is saved as LoRA alone ({lora}); a run cannot go on from it."
         if kept == 0:
             return "No step was done, so nothing is saved." if step == 0 else "No earlier step is saved."
         lora = self.job.lora_file(kept)

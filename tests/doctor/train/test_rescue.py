@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,7 @@ from torch import Tensor
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import write_state
+from zdoctor.doctor.train.runtime.atomic_files import atomic_file
 from zdoctor.doctor.train.sampling import preview_samples as preview
 from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
 from zdoctor.doctor.train.step.optimizer import optimizer_step
@@ -234,3 +238,17 @@ def test_what_a_failed_card_holds_is_not_saved(
         TrainError, match=r"nvidia-smi.*The run is saved at step 3; the same command goes on from there"
     ):
         go(run_with(save_every=3), tiny, circles, tmp_path / "saved")
+
+
+def test_a_disk_that_fills_between_lora_and_state_leaves_the_lora_and_says_so(
+    tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(file: Path, _: object) -> None:
+        with atomic_file(file):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(WRITER, full_disk)
+    with pytest.raises(TrainError, match=r"Step 2 is saved as LoRA alone \((.*safetensors)\)") as told:
+        go(run_with(save_every=2), tiny, circles, tmp_path / "out")
+    file = re.search(r"alone \((.*?)\)", str(told.value))
+    assert file is not None and load_file(file[1])
