@@ -50,7 +50,8 @@ def own_of_kohya(name: str, way: str) -> Own | None:
         return None
 
     def build(config: Mapping[str, Any]) -> Any:
-        vars(torch)["autocast"] = vars(torch.amp)["autocast"] = _AUTOCAST.turned
+        for module in (torch, torch.amp):
+            setattr(module, "autocast", _AUTOCAST.turned)  # noqa: B010
         attends = nn.functional.scaled_dot_product_attention
         nn.functional.scaled_dot_product_attention = _AUTOCAST.attends(attends)
         model = _built(of, config).to("meta", torch.bfloat16)
@@ -73,7 +74,7 @@ def shapes_of_kohya(name: str, config: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _built(of: OfKohya, config: Mapping[str, Any]) -> Any:
-    vars(checkpoint)["checkpoint"] = _checkpoint  # before the modules take it
+    setattr(checkpoint, "checkpoint", _checkpoint)  # noqa: B010 (before the modules take it)
     return of.build(config)
 
 
@@ -113,9 +114,9 @@ class Float8(nn.Linear):
         self.bias = base.bias
         self.register_buffer("scale", torch.zeros(1, dtype=torch.bfloat16))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         scale = self.get_buffer("scale")
-        return nn.functional.linear(x, self.weight.to(scale.dtype) * scale, self.bias)
+        return nn.functional.linear(input, self.weight.to(scale.dtype) * scale, self.bias)
 
 
 def _given(model: Any, *shape: int) -> Tensor:

@@ -30,7 +30,7 @@ def own(name: str) -> Own | None:
         source = Source(name, "diffusers")
     if source is None:
         return None
-    vars(checkpoint)["checkpoint"] = _without_random_state  # before the modules take it
+    setattr(checkpoint, "checkpoint", _without_random_state)  # noqa: B010 (before the modules take it)
     maker = maker_of(source)
 
     def build(config: Mapping[str, Any]) -> Any:

@@ -28,7 +28,7 @@ class AsWritten(Columns):
     """The same, with the lines of descriptions as they are written."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return argparse.RawDescriptionHelpFormatter._fill_text(self, text, width, indent)
+        return "".join(indent + line for line in text.splitlines(keepends=True))
 
 
 def translate(parser: argparse.ArgumentParser) -> None:

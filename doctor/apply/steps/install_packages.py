@@ -259,7 +259,7 @@ def _require_imports(step: InstallPackages, wanted: Sequence[str]) -> None:
 
 def _try(step: InstallPackages, code: Sequence[str], failure: str) -> None:
     """Code run by the environment's own Python. Raises ApplyError with the end of what it said."""
-    done = subprocess.run([step.python, "-c", *code], capture_output=True, text=True, errors="replace")
+    done = subprocess.run([step.python, "-B", "-c", *code], capture_output=True, text=True, errors="replace")
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
         raise ApplyError(f"{step.python} {failure}: {last[0]}")

@@ -97,14 +97,14 @@ def without_data() -> Iterator[None]:
     """
     reset, autocast = nn.Linear.reset_parameters, torch.autocast
     nn.Linear.reset_parameters = lambda self: None  # type: ignore[method-assign]
-    vars(torch)["autocast"] = lambda *how, **named: nullcontext()
+    setattr(torch, "autocast", lambda *how, **named: nullcontext())  # noqa: B010
     _put_attention(_attention)
     try:
         with torch.device("meta"):
             yield
     finally:
         nn.Linear.reset_parameters = reset  # type: ignore[method-assign]
-        vars(torch)["autocast"] = autocast
+        setattr(torch, "autocast", autocast)  # noqa: B010
         _put_attention(torch_attention)
         torch.set_default_dtype(torch.float32)
 

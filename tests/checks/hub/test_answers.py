@@ -60,7 +60,12 @@ REFUSALS: Mapping[str, tuple[bool, Said, str, str]] = {
     "no such revision": (True, (404, "RevisionNotFound", "Invalid rev id: main"), "no revision", "RevisionNotFound"),
     "too many requests": (True, (429, "", ""), "but in 55 s", "429"),
     "out of order": (True, (503, "", ""), "out of order (503)", "503"),
-    "disabled": (True, (403, "", "Access to this resource is disabled."), "disabled (the hub", "disabled"),
+    "disabled": (
+        True,
+        (403, "", "Access to this resource is disabled."),
+        "is disabled. This is what the hub answers",
+        "disabled",
+    ),
 }
 
 
