@@ -16,6 +16,7 @@ from ..model import Facts, Report
 from ..model.caches import Inventory
 from ..model.record import replace
 from ..model.repairs import Fixed
+from ..model.said import said
 from ..probe.hub.faults import probe_faults, run_of
 from ..probe.hub.inventory import names, probe_inventory
 from ..probe.world import World
@@ -118,7 +119,7 @@ def _fix(options: argparse.Namespace) -> int:
         console.say(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}\n")
         _show(found)
     elif plan.fixes:
-        console.say(f"\nnext: {again}")
+        console.say(f"\n{said('next: ')}{again}")
     return found.exit_code
 
 

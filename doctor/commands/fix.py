@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     console.show(plan.lines(done.plan, done.diff, offers=done.offers, decisions=decisions))
     if done.after is None:
         for step in following:
-            console.say(f"\nnext: {'   '.join(map(said, filter(None, step)))}")
+            console.say(f"\n{said('next: ')}{'   '.join(map(said, filter(None, step)))}")
         return last.exit_code
     console.say(f"\nApplied as {done.applied[0]}. To take it back: zdoctor undo {done.applied[0]}")
     console.say("\nChecked again:\n")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import __version__
-from ..rules import all_rules, cures_of
+from ..rules import Rule, all_rules, cures_of
 from . import console
 from .config_argument import format_argument
 
 if TYPE_CHECKING:
+    from ...reports.painting import Line
     from ...reports.rules_json import Measured
 
 
@@ -26,10 +27,13 @@ def run(options: argparse.Namespace) -> int:
 
         console.emit(rules_json.render(all_rules(), measured(), __version__))
         return 0
-    for rule in all_rules():
-        mark = "fix" if cures_of(rule.id) else ""
-        console.emit(f"{rule.id}  {rule.severity:<8} {mark:<4} {rule.name:<32} {rule.title}\n")
+    console.show(map(_line, all_rules()))
     return 0
+
+
+def _line(rule: Rule) -> Line:
+    mark = "fix" if cures_of(rule.id) else ""
+    return [("", f"{rule.id}  "), ("", f"{rule.severity:<8} "), ("", f"{mark:<4} {rule.name:<32} "), ("", rule.title)]
 
 
 def measured() -> dict[str, Measured]:

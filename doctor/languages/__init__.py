@@ -15,6 +15,7 @@ DOMAINS = ("screen", "rules", "commands", "help", "train", "crash", "explain")
 """What the catalogues are about. A command reads the first four, and of the others what `OF_COMMANDS` says."""
 OF_COMMANDS = {
     "explain": ("crash", "explain"),
+    "rules": ("explain",),
     "run": ("crash", "explain"),
     "train": ("train", "crash"),
     "demo": ("train",),
