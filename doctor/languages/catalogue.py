@@ -64,7 +64,9 @@ def entries(data: bytes) -> Iterator[tuple[bytes, bytes, bool]]:
     """(English, translation, whether it is marked as fuzzy) of each entry of a .po file, all as between its
     quotes.
     """
-    if data.count(b'"\n"'):  # an editor of .po files breaks long texts into several lines
+    header, _, rest = data.partition(b"\n\n")
+    data = rest if header.find(b'msgid ""\n') >= 0 else data
+    if data.find(b'"\n"') >= 0:  # an editor of .po files breaks long texts into several lines
         data = data.replace(b'"\n"', b"")
     fuzzy = data.count(b"#, fuzzy") > 0
     before, *others = (b"\n" + data).split(b'\nmsgid "')
