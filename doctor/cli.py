@@ -107,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser("-").print_help()
             return USER_MISTAKE
         options = parser(name).parse_args(words)
+        if getattr(options, "format", "") in languages.WITH_RULES:
+            languages.speak(language, "rules")
         _require_places()
         return int(options.run(options))
 

@@ -9,10 +9,13 @@ from ..doctor.model import Finding, Fix, Report
 from ..doctor.model.said import said
 from . import words
 from .checked import Checked
+from .painting import WIDE
 
 # Such a word means nothing to any dialect of Markdown, nor to what turns names and numbers into links.
 PLAIN = re.compile(r"(?:[^\W_]+(?:[.,;'’%+=-][^\W_]+)*%?|[—–·…])?")
 LINKED = re.compile(r"www\.|GH-\d", re.I)
+# What is between blanks and characters of East Asia, which mean nothing to Markdown, either.
+WORDS = re.compile(f"[^\\s{WIDE}]+")
 BEFORE, AFTER = "(\"'", ".,:;!?)\"'…"
 
 
@@ -68,7 +71,8 @@ def _fix(fix: Fix) -> Iterator[str]:
 
 def prose(text: str) -> str:
     """One line of text that reads as it is written, whatever is in it."""
-    return " ".join(_word(word, first=number == 0) for number, word in enumerate(words.clean(said(text)).split()))
+    line = " ".join(words.clean(said(text)).split())
+    return WORDS.sub(lambda word: _word(word[0], first=word.start() == 0), line)
 
 
 def _word(word: str, first: bool) -> str:

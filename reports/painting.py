@@ -15,9 +15,9 @@ from ..doctor.model.said import said
 WIDEST = 110  # columns of prose that an eye follows back
 _NARROWEST = 16
 _WORDS = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
-_WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
+WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 # What stays in one line: a character of East Asia or a word, with the marks that open and close a clause around it.
-_CHUNKS = re.compile(f"\\s*[（「『《“([]*(?:[{_WIDE}]|[^\\s{_WIDE}]+)[，。；：、！？）」』》”…)\\]]*\\s*")
+_CHUNKS = re.compile(f"\\s*[（「『《“([]*(?:[{WIDE}]|[^\\s{WIDE}]+)[，。；：、！？）」』》”…)\\]]*\\s*")
 
 
 @dataclass(frozen=True)

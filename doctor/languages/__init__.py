@@ -20,6 +20,7 @@ OF_COMMANDS = {
     "train": ("train", "crash"),
     "demo": ("train",),
 }
+WITH_RULES = ("html",)  # formats that tell what a rule is about
 OPTION = "--lang"
 FOLDER = Path(__file__).parent
 _TRADITIONAL = ("tw", "hk", "mo", "hant")

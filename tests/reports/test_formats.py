@@ -290,6 +290,7 @@ def test_the_rules_of_sarif_carry_their_documentation() -> None:
         ("ask @someone about #12", "ask `@someone` about `#12`"),
         ("a `b` c", "a `` `b` `` c"),
         ("see www.example.org (GH-12)", "see `www.example.org` (`GH-12`)"),
+        ("3 个错误，3 个警告；a_b（/x）没有。", "3 个错误，3 个警告；`a_b`（`/x`）没有。"),
     ],
 )
 def test_plain_words_stay_plain_in_markdown(text: str, shown: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.errors import UserError
-from zdoctor.doctor.languages import asked, chosen
+from zdoctor.doctor.languages import ENGLISH, asked, chosen, speak
 
 MEANT = [
     ({}, "en"),
@@ -47,3 +49,14 @@ def test_a_terminal_that_cannot_show_it_gets_english() -> None:
     latin = TextIOWrapper(BytesIO(), encoding="latin-1")
     assert asked(["check"], {"LANG": "zh_CN"}, latin)[0] == "en"
     assert asked(["check"], {"LANG": "zh_CN"}, TextIOWrapper(BytesIO(), encoding="utf-8"))[0] == "zh_CN"
+
+
+def test_a_page_tells_what_a_rule_is_about_in_its_language(capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[3] / "examples"
+    words = ["check", str(root / "kaggle_zimage.yaml"), "--machine", str(root / "kaggle_t4x2.json")]
+    try:
+        main(["--lang", "zh_TW", *words, "--format", "html"])
+    finally:
+        speak(ENGLISH)
+    told = capsys.readouterr().out
+    assert "本地的模型資料夾缺少載入器會要的部件" in told and "A local model folder that lacks" not in told
