@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ..files.fingerprints import of_bytes
-from ..model import ExtractFiles, Plan, ReplaceText, SetValue, WriteText
+from ..model import ExtractFiles, Plan, ReplaceText, SetValue, Step, WriteText
 from ..model.record import dataclass
 from ..state.receipts import Receipts
 from .actions.build import tidy
@@ -99,6 +99,7 @@ def apply(
             needs = precheck([step for group in groups for step in group], progress)
         except (ApplyError, OSError) as error:
             raise ApplyError(f"{clause(error)}. Nothing was done.", getattr(error, "hint", "")) from error
+        places = [place(group[0]) for group in groups]
         what = tuple(describe(step) for group in groups for step in group)
         meter = Meter(needs.copied, progress)
         try:
@@ -109,8 +110,9 @@ def apply(
         try:
             hold(needs.locks, journal, held)
             work = Work(journal, meter, Receipts(state))
-            for steps in groups:
-                KINDS[type(steps[0])].perform(steps, place(steps[0]), work)
+            for steps, path in zip(groups, places, strict=True):
+                _require_same_place(steps[0], path)
+                KINDS[type(steps[0])].perform(steps, path, work)
             tidy(journal)
             journal.log({"do": "applied"})
         except BaseException as error:
@@ -125,6 +127,12 @@ def apply(
         extractions = [step for step in plan.steps if isinstance(step, ExtractFiles)]
         unverified = sum(item.digest is None for step in extractions for item in step.items)
         return Applied(journal.id, meter.done, meter.adopted, unverified)
+
+
+def _require_same_place(step: Step, path: Path) -> None:
+    """A step before it may have put a link on the way; what was looked at lies at `path`."""
+    if place(step) != path:
+        raise ApplyError(f"{step.path} would lead elsewhere after a step before it")
 
 
 def _require_unchanged(plan: Plan, binding: Binding) -> None:
