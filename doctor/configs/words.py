@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 
 def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def names_beside(module: str) -> dict[str, Any]:
+    """The lists of names in names.json beside a module, which says of each what it is about."""
+    lists = json.loads(Path(module).with_name("names.json").read_bytes())
+    return {name: one["names"] for name, one in lists.items()}
 
 
 def options_in(text: str, lists: Collection[str] = ()) -> Iterator[tuple[str, Any]]:

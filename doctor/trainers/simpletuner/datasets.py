@@ -7,7 +7,6 @@ from math import floor, sqrt
 from typing import Literal
 
 from ...configs.refused import Reason, one_of
-from ...configs.words import words
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Config, Dataset, Run, Value
@@ -22,15 +21,6 @@ _ROUND = ((0.25, 512), (0.5, 768), (1.0, 1024), (2.0, 1536), (4.0, 2048))
 _MOST = 1e5  # pixels; what is larger is no size of a picture
 _CELL = 16  # pixels: the models take no other sides
 Captions = Literal["files", "names", "default"]
-# Where and how its caches are kept.
-WITHOUT_EFFECT = words(
-    """
-    metadata_backend cache_dir_vae cache_dir text_embeds image_embeds cache_file_suffix vae_cache_clear_each_epoch
-    write_batch_size preserve_data_backend_cache skip_file_discovery disable_validation hash_filenames
-    shorten_filenames vae_cache_ondemand vae_cache_disable maximum_image_size target_downsample_size
-    only_instance_prompt
-    """
-)
 # Of a reference dataset sizes and crops are its source's, and with one reference its captions are not looked at.
 _OF_SOURCE = (
     *("caption_strategy", "resolution", "resolution_type", "repeats", "caption_dropout_probability", "crop"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...configs.refused import Reason, one_of
-from ...configs.words import short, words
+from ...configs.words import short
 from ...configs.written import Written
 from ...model import Run
 from ...model.recipe import Network
@@ -25,14 +25,6 @@ CLASSES: Mapping[str, tuple[str, ...]] = {
 FULL = 7680
 # Above the root of the shortest side (3072 in Flux) LyCORIS swaps the two parts of a side, and the runner does not.
 MOST_FACTOR = 55
-# What only convolutions, other kinds of networks, or nothing here looks at.
-WITHOUT_EFFECT = words(
-    """
-    conv_dim conv_alpha use_tucker use_cp use_conv_cp disable_conv_cp block_size constraint rescaled wd_on_output
-    bypass_mode tlora_min_rank tlora_alpha lora_prefix enable_conv use_fnmatch unet_target_module unet_target_name
-    text_encoder_target_module text_encoder_target_name
-    """
-)
 
 
 def refused_network(run: Run, options: Written) -> Iterator[Reason]:

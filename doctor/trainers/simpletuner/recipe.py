@@ -18,9 +18,8 @@ from ...model.field_names import with_fields
 from ...model.recipe import Logging, TimestepDensity
 from ...model.record import replace
 from ...model.trainer import Folders
-from .datasets import WITHOUT_EFFECT as OF_DATASETS
 from .datasets import buckets_of, refused_sets
-from .lycoris import WITHOUT_EFFECT as OF_LYCORIS
+from .names import NAMES
 from .network import differences as differences_of_network
 from .network import network_of, refused_network
 from .optimizers import optimizer_of, refused_optimizer
@@ -71,9 +70,9 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
 def _is_without_effect(run: Run, options: Written, key: str) -> bool:
     name = key.rpartition("/")[2]
     if key.startswith("lycoris/"):
-        return name in OF_LYCORIS
+        return name in NAMES["without_effect_of_lycoris"]
     if key.startswith("datasets/"):
-        return name in OF_DATASETS
+        return name in NAMES["without_effect_of_datasets"]
     return key in _BESIDE or _WITHOUT_EFFECT.fullmatch(key) is not None or _default(run, key, options.arrived(key))
 
 
