@@ -165,6 +165,11 @@ BITSANDBYTES = listed("bitsandbytes-0.45.5.dist-info", "bitsandbytes/libbitsandb
 OTHER_PYTHON = listed("numpy-1.26.4.dist-info", "numpy/_core.cpython-399-x86_64-linux-gnu.so")
 
 
+def tagged(info: str, tag: str) -> Damage:
+    """As a wheel for another machine leaves it, which a copied environment or `pip --platform` brings."""
+    return text(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+
+
 def of_git(commit: str) -> Damage:
     return text("diffusers-0.36.0.dist-info/direct_url.json", DIRECT % commit)
 
@@ -214,6 +219,15 @@ SICK = (
     Case("flash-attn of another torch", "PKG015", install=["flash-attn==2.8.3+cu12torch2.8cxx11abitrue"]),
     Case("peft updated, torchao not", "PKG007 PKG016", install=["torchao==0.10.0", "peft==0.19.1"]),
     Case("NumPy of another Python", "PKG017", damage=OTHER_PYTHON),
+    Case("a wheel for aarch64", "PKG020", damage=tagged("einops-0.8.1.dist-info", "py3-none-manylinux_2_28_aarch64")),
+    Case("a wheel for Windows", "PKG020", damage=tagged("tokenizers-0.22.1.dist-info", "cp39-abi3-win_amd64")),
+    Case("a wheel for Alpine", "PKG020", damage=tagged("scipy-1.12.0.dist-info", "py3-none-musllinux_1_2_x86_64")),
+    Case(
+        "a wheel for a newer glibc",
+        "PKG020",
+        damage=tagged("peft-0.18.1.dist-info", "py3-none-manylinux_2_99_x86_64"),
+    ),
+    Case("a wheel for Python 3.8", "PKG017", damage=tagged("scipy-1.12.0.dist-info", "cp38-cp38-linux_x86_64")),
     Case("missing and broken", "PKG006 PKG010", remove=["oyaml"], damage=gone("tokenizers/__init__.py")),
     Case("old, and NumPy 2", "PKG007 PKG008 PKG011", install=["transformers==4.57.1", "numpy==2.1.3"]),
     Case("missing, and uv made it", "PKG006", remove=["oyaml"], damage=of_uv),
@@ -239,6 +253,7 @@ TWINS = (
     Case("bounds for what is not there", "", asked="-c bounds.txt\n"),
     Case("its system's packages are let in", "", asked="pip\n", damage=pyvenv("packages = false", "packages = true")),
     Case("made by uv", "", damage=of_uv),
+    Case("a wheel for this machine", "", damage=tagged("scipy-1.12.0.dist-info", "cp38-abi3-manylinux2014_x86_64")),
     Case("PYTHONPATH with the same", "", damage=outside("einops", "0.8.1")),
     Case("NumPy 2 and what goes with it", "", install=["numpy==2.1.3", "scipy==1.16.0"], asked="scipy==1.16.0\n"),
 )

@@ -1,4 +1,4 @@
-"""Compiled packages that cannot work together, or with this Python, by what their own metadata and file names say."""
+"""Compiled packages that cannot work together, by what their own metadata and file names say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ..doctor.model import Finding, Run, found
 from ..doctor.model.environment import Environment, Installed, Version, release
 from ..doctor.rules import NotApplicable, prevents, rule
-from .environment import outside
 from .packages import of_optimizer
 
 # bitsandbytes 0.50.0 takes the nearest library of the same major CUDA version, older ones only the exact one
@@ -137,72 +136,6 @@ def torchao_that_peft_refuses(environment: Environment) -> Iterator[Finding]:
             },
             peft=_dotted(peft),
             torchao=_dotted(torchao),
-        )
-
-
-@rule("PKG017", "error", "package-for-another-python")
-@prevents("ImportError", r"Importing the numpy C-extensions failed|Error importing numpy")
-@prevents("ModuleNotFoundError", r"No module named '(torch\._C|numpy\._core\._multiarray_umath|safetensors\._\w+)'")
-def package_for_another_python(environment: Environment, installed: Installed) -> Iterator[Finding]:
-    """A compiled package was installed by another release of Python than the one that will import it.
-
-    What: The extension modules in the lists of files of torch, numpy, tokenizers and the like, which have the release
-    in their names (cpython-310, cp312), against the release of this Python. Those of the stable ABI fit all.
-    Why: A folder of packages that was copied, is on PYTHONPATH, or belongs to a virtual environment whose Python was
-    updated. pip takes the packages for installed.
-    Repair: Install that version once more (--allow asked, as PKG006).
-    Upstream: https://peps.python.org/pep-3149/
-    Signature: ModuleNotFoundError: No module named 'numpy._core._multiarray_umath'
-    """
-    ours = "".join(environment.release.split(".")[:2])
-    if not ours:
-        raise NotApplicable
-    for one in installed.metadata.values():
-        tags = {tag[1] for name in one.libraries if (tag := re.search(r"\.(?:cpython-|cp)(3\d+)t?-", name))}
-        if tags and ours not in tags:
-            theirs = max(tags)
-            yield found(
-                None,
-                "{python} is Python {release}, and its {package} {version} was built for Python {built}.",
-                otherwise="The trainer ends where it imports it.",
-                evidence={
-                    "python": environment.python,
-                    "package": one.name,
-                    "version": one.version,
-                    "root": environment.root,
-                    **outside(environment, one),
-                },
-                release=environment.release,
-                built=f"{theirs[0]}.{theirs[1:]}",
-            )
-
-
-@rule("PKG018", "warning", "no-wheel-for-this-python")
-@prevents("error", r"Failed building wheel for|metadata-generation-failed")
-def no_wheel_for_this_python(installed: Installed, environment: Environment) -> Iterator[Finding]:
-    """What the trainer asks for has no wheel for this release of Python, and is not installed.
-
-    What: Of the versions that the trainer's checkout pins, and of torch, those that a table knows the wheels of,
-    against the release of the Python that will run it. What is installed as it is asked for is not told.
-    Why: Without a wheel pip builds from source, for which compilers and libraries are missing (scipy asks for
-    Fortran), or finds no version at all (torch).
-    Repair: None by zdoctor; make the environment anew with the release of Python that is named.
-    Upstream: https://pypi.org/project/scipy/1.12.0/#files (and of each package; the table names its date)
-    Signature: ERROR: Failed building wheel for scipy; No matching distribution found for torch==2.6.0
-    """
-    if not installed.asked:
-        raise NotApplicable
-    if installed.without_wheel and not installed.shipped:
-        told = ", ".join(one.text for one in installed.without_wheel)
-        yield found(
-            installed.without_wheel[0].where,
-            "{python} is Python {release}, for which there is no wheel of {asked}; Python {nearest} has all."
-            if installed.nearest
-            else "{python} is Python {release}, for which there is no wheel of {asked}.",
-            otherwise="Installing ends: pip tries to build it from source, or says that no version is found.",
-            evidence={"python": environment.python, "asked": told},
-            release=environment.release,
-            nearest=installed.nearest,
         )
 
 

@@ -43,7 +43,7 @@ def cpu_build_of_torch(
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
-    cards = _cards(run, gpus, system)
+    cards = cards_of(run, gpus, system)
     is_of_amd = bool(cards) and cards[0].maker == "amd"
     if environment.cuda is not None and (environment.cuda == () or is_of_amd) and cards and run.device != "cpu":
         yield found(
@@ -64,7 +64,7 @@ def _cuda(run: Run, environment: Environment) -> Version | None:
     return environment.cuda or None
 
 
-def _cards(run: Run, gpus: tuple[Gpu, ...], system: System) -> tuple[Gpu, ...]:
+def cards_of(run: Run, gpus: tuple[Gpu, ...], system: System) -> tuple[Gpu, ...]:
     """The cards that the run may take."""
     candidates = taken(run, gpus, system.environment)
     return gpus if isinstance(candidates, Unknown) else candidates
@@ -89,7 +89,7 @@ def torch_without_kernels(
     Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
     current PyTorch installation
     """
-    cards = _cards(run, gpus, system)
+    cards = cards_of(run, gpus, system)
     cuda = _cuda(run, environment) if cards else None
     if cuda is None:
         return

@@ -54,7 +54,7 @@ def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
         yield _installed(seen, f"install {seen['requirement']}", wanted)
 
 
-@repair("PKG010", "PKG017")
+@repair("PKG010", "PKG017", "PKG020")
 def install_it_once_more(finding: Finding) -> Iterator[Fix]:
     """The version that the metadata names, over what is left of it."""
     seen = finding.evidence

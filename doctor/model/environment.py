@@ -67,7 +67,8 @@ class Metadata:
     `requires` are its Requires-Dist lines, without those of extras; `commit` and `url` are where it came from, where
     that was no index. `absent` are files that it was installed with and that are not there, or not as long: of
     those that were looked for, its first modules and, of the largest packages, their libraries. `libraries` are the
-    names of those that say in them for which Python or CUDA they were built.
+    names of those that say in them for which Python, CUDA or card of AMD they were built. `tags` are those of the
+    wheel that it came from ("cp312-cp312-manylinux_2_28_x86_64"), where it was built for a platform.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Metadata:
     commit: str = ""
     absent: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

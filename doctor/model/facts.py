@@ -35,7 +35,7 @@ class System:
 
     `interpreter` is the Python that looks, "" where it is not known; `machine` the kind of processor ("x86_64").
     `contained`: its memory is what a control group leaves (a container's limit). `swap` is that on its disks, None
-    where it is not known.
+    where it is not known. `libc` is the C library of a Linux ("glibc 2.36", "musl"), "" where it is not known.
     """
 
     os: Literal["linux", "windows", "darwin"]
@@ -53,6 +53,7 @@ class System:
     typed_in: Shell | None = None
     contained: bool = False
     swap: int | None = None
+    libc: str = ""
 
     @property
     def shell(self) -> Shell:
@@ -95,7 +96,8 @@ class Gpu:
     """One card. `source` says how the numbers were got ("measured: NVML", "recorded: …").
 
     `index` is NVML's, `uuid` "" where it is not known. `unified`: its memory is the computer's own. `driver_model` is
-    what Windows drives it by ("WDDM", "TCC", "MCDM"), "" elsewhere and where it is not known.
+    what Windows drives it by ("WDDM", "TCC", "MCDM"), "" elsewhere and where it is not known. `gfx` is the
+    architecture of a card of AMD ("gfx1100").
     """
 
     index: int
@@ -109,6 +111,7 @@ class Gpu:
     unified: bool = False
     driver_model: str = ""
     maker: Literal["nvidia", "amd"] = "nvidia"
+    gfx: str = ""
 
 
 MOST_CHILDREN = 2000  # names that are listed of a folder

@@ -106,7 +106,9 @@ def amd_cards(sysfs: Path = Path("/sys/class")) -> tuple[Gpu, ...] | Unknown:
         gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
         name = _line(device / "product_name") or "AMD GPU"
         found.append(
-            Gpu(len(found), f"{name} ({gfx})", total, total - used, None, "", "measured: amdgpu", maker="amd")
+            Gpu(
+                len(found), f"{name} ({gfx})", total, total - used, None, "", "measured: amdgpu", maker="amd", gfx=gfx
+            )
         )
     return tuple(found)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Only variables that change what a trainer or the hub does; never a token, nor a password in an address.
 VARIABLES = (
     *("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"),
-    *("PYTHONNOUSERSITE", "PYTHONPATH"),
+    *("HSA_OVERRIDE_GFX_VERSION", "PYTHONNOUSERSITE", "PYTHONPATH"),
     *("HF_HUB_DISABLE_SYMLINKS", "HF_HUB_DISABLE_XET", "HF_HUB_ENABLE_HF_TRANSFER", "HF_HUB_OFFLINE"),
     *("HUGGINGFACE_HUB_CACHE", "LOCAL_RANK", "PYTHONUTF8", "PYTORCH_ALLOC_CONF", "TRANSFORMERS_OFFLINE"),
     *(*BUNDLES, *PROXIES, *map(str.lower, PROXIES), "XDG_CACHE_HOME"),
@@ -86,6 +86,7 @@ class LiveWorld(World):
             interpreter=sys.executable or "",
             machine=processor(self.variables),
             typed_in=shell_here(),
+            libc=c_library(),
         )
 
     def now_ns(self) -> int:
@@ -275,6 +276,16 @@ def release() -> str:
         return f"{platform.system()} {platform.release()}"
     found = os.uname()
     return f"{found.sysname} {found.release}"
+
+
+def c_library() -> str:
+    """As this Python was linked with: "glibc 2.36" or "musl" on Linux, "" where it does not say."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # a name that only glibc knows
+        return "musl" if any(Path("/lib").glob("ld-musl-*.so.1")) else ""
 
 
 def processor(variables: Mapping[str, str]) -> str:

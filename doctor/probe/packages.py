@@ -21,6 +21,8 @@ HEAD = 1 << 16  # bytes of a METADATA file that are read: its fields stand first
 FIRST = 4  # modules of a package that are looked for
 _MODULE = pattern(rb'^"?([^",\r\n/.]+(?:/[^",\r\n]+)?\.py)"?,[^,\r\n]*,\d*\r?$', re.M)
 _LIBRARY = pattern(rb'^"?([^",\r\n]+\.(?:so[\d.]*|pyd|dll|dylib))"?,[^,\r\n]*,(\d+)\r?$', re.M)
+_TAG = pattern(rb"^Tag: *([\w.-]+(?<!-any))\s*$", re.M | re.A)
+_OF_CARD = pattern(rb"/(TensileLibrary_lazy_gfx\w+\.dat)")  # rocBLAS opens the one of the card, or ends the program
 _BUILT_FOR = pattern(r"\.(?:cpython-|cp)3\d|_cuda\d")
 LIBRARIES_OF = frozenset(("torch", "torchvision", "bitsandbytes", "safetensors", "tokenizers", "numpy", "triton"))
 
@@ -89,7 +91,17 @@ def _metadata(world: World, name: str, version: str, place: str) -> Metadata:
         *origin,
         absent=("METADATA",) if text == b"" or _is_gone(world, text, place) else absent,
         libraries=libraries,
+        tags=_tags(world, place),
     )
+
+
+def _tags(world: World, place: str) -> tuple[str, ...]:
+    """Those of a wheel for a platform; one of pure Python has none."""
+    # Debian installs for several Pythons, and names one
+    if world.name(world.parent(place)) == "dist-packages":
+        return ()
+    text = world.read(world.join(place, "WHEEL"), 0, HEAD)
+    return tuple(map(bytes.decode, _TAG.findall(text))) if isinstance(text, bytes) else ()
 
 
 def _is_gone(world: World, text: bytes | Unknown, place: str) -> bool:
@@ -121,4 +133,5 @@ def _listed(world: World, name: str, place: str) -> tuple[tuple[str, ...], tuple
         if stat is None or (isinstance(stat, Stat) and stat.kind == "file" and stat.size < int(size)):
             gone.append(path)
     names = (file.decode("utf-8", "replace").rpartition("/")[2] for file, _ in libraries)
-    return tuple(gone), tuple(one for one in names if _BUILT_FOR.search(one))
+    of_cards = map(bytes.decode, _OF_CARD.findall(record))
+    return tuple(gone), (*(one for one in names if _BUILT_FOR.search(one)), *of_cards)

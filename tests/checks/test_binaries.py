@@ -1,8 +1,7 @@
-"""PKG014, PKG015, PKG016, PKG017 (PKG018 beside the others): compiled packages by the names of real wheels."""
+"""PKG014, PKG015, PKG016: compiled packages by the names of real wheels."""
 
 from __future__ import annotations
 
-import importlib.machinery
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 
 from zdoctor.checks import binaries as rules
 from zdoctor.doctor.model.environment import Environment, Installed, Metadata
-from zdoctor.doctor.probe.live import LiveWorld
-from zdoctor.doctor.probe.packages import metadata_in
 from zdoctor.doctor.rules import NotApplicable
 from zdoctor.tests.changes import changed
 from zdoctor.tests.environments import put, wheel
@@ -123,41 +120,3 @@ def test_peft_does_refuse_it(tmp_path: Path) -> None:
     script += "    m.version = lambda n, v=v: v if n == 'torchao' else real(n)\n    a.cache_clear(); print(a())\n"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout == "True\n" and "Found an incompatible version of torchao" in done.stderr
-
-
-def named(tag: str) -> str:
-    """An extension module as this Python names its own, for the release of Python that is named."""
-    own = f"3{sys.version_info.minor}"
-    suffix = next(one for one in importlib.machinery.EXTENSION_SUFFIXES if own in one)
-    return f"_C{suffix.replace(own, tag)}"
-
-
-@pytest.mark.parametrize(
-    ("libraries", "release", "built"),
-    [
-        ((named("310"), "libx.so"), "3.10", ""),
-        ((named("310"),), "3.12", "3.10"),
-        (("_C.cp312-win_amd64.pyd",), "3.12.4", ""),
-        (("_C.cp312-win_amd64.pyd",), "3.11", "3.12"),
-        (("_C.cpython-313t-x86_64-linux-gnu.so",), "3.13", ""),
-        (("_rust.abi3.so",), "3.12", ""),
-        ((named("39"), named("312")), "3.12", ""),
-    ],
-)
-def test_the_python_that_a_package_was_built_for(libraries: tuple[str, ...], release: str, built: str) -> None:
-    known = installed(Metadata("numpy", "2.2.6", "", libraries=libraries))
-    found = list(rules.package_for_another_python(Environment("python", {}, release), known))
-    assert [finding.args["built"] for finding in found] == ([built] if built else [])
-
-
-def test_libraries_are_read_from_the_list_of_files(tmp_path: Path) -> None:
-    """And this Python finds no extension module that is named for another one."""
-    files = {"numpy/__init__.py": "", f"numpy/{named('399')}": "x", "numpy/libopenblas.so": "x"}
-    archive = wheel(tmp_path / "w", "numpy", "2.2.6", files=files)
-    site = tmp_path / "site"
-    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(archive), str(site)], check=True)
-    [known] = metadata_in(LiveWorld({}, cwd=str(tmp_path)), [str(site)]).values()
-    assert known.libraries == (named("399"),) and known.absent == ()
-    script = "import sys; sys.path.insert(0, sys.argv[1]); import numpy._C"
-    done = subprocess.run([sys.executable, "-c", script, str(site)], capture_output=True, text=True, check=False)
-    assert "No module named 'numpy._C'" in done.stderr

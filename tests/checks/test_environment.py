@@ -18,8 +18,8 @@ from unittest import mock
 import pytest
 
 from zdoctor.checks import environment as rules
-from zdoctor.checks.binaries import no_wheel_for_this_python
 from zdoctor.checks.packages import cpu_build_of_torch
+from zdoctor.checks.wheels import no_wheel_for_this_python
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.model import Finding, Fix, Gpu, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
