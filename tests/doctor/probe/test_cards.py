@@ -97,7 +97,7 @@ def amd(root: Path, **changes: int) -> Path:
 
 def test_a_card_of_amd(tmp_path: Path) -> None:
     assert cards.amd_cards(amd(tmp_path)) == (
-        Gpu(0, "AMD GPU (gfx1100)", 24 * GIB, 23 * GIB, None, "", "measured: amdgpu", maker="amd"),
+        Gpu(0, "AMD GPU (gfx1100)", 24 * GIB, 23 * GIB, None, "", "measured: amdgpu", maker="amd", gfx="gfx1100"),
     )
 
 
