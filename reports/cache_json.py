@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from ..doctor.model import HubFile
 from ..doctor.model.caches import Cache, CachedRepo, Health, Inventory, Kind, Revision, Waste, WasteKind
 from ..doctor.model.hub import FileState
-from .json import Head, dumps, head
+from .json import Head, dumps, head, shown
 from .waste import advice, twins
 
 
@@ -112,81 +111,39 @@ def as_data(inventory: Inventory, version: str) -> CacheDocument:
         "repo": inventory.repo,
         "deep": inventory.deep,
         "caches": [_cache(cache, active=number == 0) for number, cache in enumerate(inventory.caches)],
-        "duplicates": [
-            {"digest": found.digest, "size": found.size, "waste": found.waste, "paths": found.paths}
-            for found in inventory.duplicates
-        ],
-        "twins": [
-            {"repo": repo.repo, "cache": cache.path, "size": repo.size, "command": command}
-            for repo, cache, command in twins(inventory)
-        ],
+        "duplicates": [shown(ShownDuplicate, found) for found in inventory.duplicates],
+        "twins": [shown(Twin, repo, cache=cache.path, command=command) for repo, cache, command in twins(inventory)],
     }
 
 
 def _cache(cache: Cache, *, active: bool) -> ShownCache:
-    return {
-        "path": cache.path,
-        "active": active,
-        "why": cache.why,
-        "problem": cache.problem or None,
-        "size": cache.size,
-        "free": cache.free,
-        "repos": [_repo(repo, cache, active) for repo in cache.repos],
-        "waste": [_waste(waste, cache, None, active) for waste in cache.waste],
-    }
+    return shown(
+        ShownCache,
+        cache,
+        active=active,
+        problem=cache.problem or None,
+        repos=[_repo(repo, cache, active) for repo in cache.repos],
+        waste=[_waste(waste, cache, None, active) for waste in cache.waste],
+    )
 
 
 def _repo(repo: CachedRepo, cache: Cache, active: bool) -> ShownRepo:
-    return {
-        "kind": repo.kind,
-        "repo": repo.repo,
-        "folder": repo.folder,
-        "health": repo.health,
-        "problem": repo.problem or None,
-        "size": repo.size,
-        "partly": repo.partly,
-        "bad_refs": [{"ref": name, "content": content} for name, content in repo.bad_refs],
-        "revisions": [_revision(revision) for revision in repo.revisions],
-        "waste": [_waste(waste, cache, repo, active) for waste in repo.waste],
-    }
+    return shown(
+        ShownRepo,
+        repo,
+        problem=repo.problem or None,
+        bad_refs=[{"ref": name, "content": content} for name, content in repo.bad_refs],
+        revisions=[_revision(revision) for revision in repo.revisions],
+        waste=[_waste(waste, cache, repo, active) for waste in repo.waste],
+    )
 
 
 def _revision(revision: Revision) -> ShownRevision:
-    return {
-        "commit": revision.commit,
-        "refs": revision.refs,
-        "health": revision.health,
-        "reason": revision.reason or None,
-        "files": revision.files,
-        "size": revision.size,
-        "own": revision.own,
-        "absent": revision.absent,
-        "unread": revision.unread,
-        "unread_bytes": revision.unread_bytes,
-        "faults": [_fault(fault) for fault in revision.faults],
-    }
-
-
-def _fault(file: HubFile) -> Fault:
-    return {
-        "name": file.name,
-        "path": file.path,
-        "state": file.state,
-        "detail": file.detail,
-        "size": file.size,
-        "actual_size": file.actual_size,
-        "digest": file.digest,
-    }
+    faults = [shown(Fault, fault) for fault in revision.faults]
+    return shown(ShownRevision, revision, reason=revision.reason or None, faults=faults)
 
 
 def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) -> ShownWaste:
     said = advice(waste, cache, repo, active)
-    return {
-        "kind": waste.kind,
-        "paths": waste.paths,
-        "size": waste.size,
-        "id": waste.id or None,
-        "keep": said.keep,
-        "advice": said.text,
-        "command": said.command or None,
-    }
+    command = said.command or None
+    return shown(ShownWaste, waste, id=waste.id or None, keep=said.keep, advice=said.text, command=command)

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from ..doctor.model.crashes import Changed, Comparison, Explanation, Failure, Frame
 from .crash import Told
-from .json import Head, head
+from .json import Head, head, shown
 
 
 class Raised(TypedDict):
@@ -100,7 +100,7 @@ def as_data(
         "not": known.avoid or None if known else None,
         "source": known.source or None if known else None,
         "config": config,
-        "rules": [_rule(id, rules[id]) for id in told.rules],
+        "rules": [shown(ConfirmedRule, rules[id], rule=id) for id in told.rules],
         "other_failures": told.others,
         "versions": told.versions,
         "excerpt": told.excerpt,
@@ -108,29 +108,11 @@ def as_data(
     return made if beside is None else {**made, "beside": _comparison(beside)}
 
 
-def _rule(id: str, told: Told) -> ConfirmedRule:
-    return {"rule": id, "name": told.name, "title": told.title, "confirmed": told.confirmed, "said": told.said}
-
-
 def _failure(failure: Failure) -> ShownFailure:
-    return {
-        "type": failure.type,
-        "message": failure.message,
-        "line": failure.at,
-        "frame": failure.frame,
-        "came_from": [{"type": part.type, "message": part.message} for part in failure.chain[1:]],
-    }
+    came_from = [shown(Raised, part) for part in failure.chain[1:]]
+    return shown(ShownFailure, failure, line=failure.at, came_from=came_from)
 
 
 def _comparison(seen: Comparison) -> Beside:
-    return {
-        "parted": seen.parted,
-        "common": seen.common,
-        "then": seen.then,
-        "bad_loss": seen.bad_loss,
-        "good_losses": seen.good_losses,
-        "bad_losses": seen.bad_losses,
-        "changed": seen.changed,
-        "warnings": [{"line": at, "text": text} for at, text in seen.warnings],
-        "others": [{"line": at, "text": text} for at, text in seen.others],
-    }
+    warnings, others = ([{"line": at, "text": text} for at, text in of] for of in (seen.warnings, seen.others))
+    return shown(Beside, seen, warnings=warnings, others=others)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
-from ..doctor.model import Finding, Fix, MicroStep, Outcome, Report, Safety, Severity, TrainingEffect, Unjudged, Where
+from ..doctor.model import Finding, MicroStep, Outcome, Report, Safety, Severity, TrainingEffect, Unjudged, Where
 from ..doctor.model.findings import Baselined
 from ..doctor.model.printable import UNPRINTABLE
 from .checked import Checked, exit_code
@@ -113,6 +113,15 @@ def _of_all(reports: list[ReportDocument], version: str, code: int) -> ReportsDo
     return {"schema": "zdoctor.reports/1", **head(version, code), "reports": reports}
 
 
+Shown = TypeVar("Shown", bound=Mapping[str, object])
+
+
+def shown(of: type[Shown], record: object, **given: object) -> Shown:
+    """A record as a typed dictionary: what is given here, and its fields of the other keys' names."""
+    keys = sorted(of.__annotations__, key=lambda key: key != "schema")  # that tells what follows
+    return cast(Shown, {key: given[key] if key in given else getattr(record, key) for key in keys})
+
+
 def head(version: str, exit_code: int) -> Head:
     return {"version": version, "ok": exit_code == 0, "exit_code": exit_code}
 
@@ -124,54 +133,34 @@ def dumps(data: object, indent: int = 2) -> str:
 
 
 def as_data(report: Report, version: str = "") -> ReportDocument:
-    return {
-        "schema": "zdoctor.report/1",
+    return shown(
+        ReportDocument,
+        report,
+        schema="zdoctor.report/1",
         **head(version, report.exit_code),
-        "config": report.config,
-        "trainer": report.trainer,
-        "machine": report.machine,
-        "subject": report.subject or None,
-        "python": report.python,
-        "settings": report.settings or None,
-        "outputs": report.outputs,
-        "findings": [_finding(finding) for finding in report.findings],
-        "unknown": report.unknown,
-        "crashed": report.crashed,
-        "passed": report.passed,
-        "not_applicable": report.not_applicable,
-        "allowed": [{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
-        "baseline": None if report.baseline is None else _baseline(report.baseline),
-        "judged": report.judged,
-        "not_judged": report.not_judged,
-        "elapsed_ms": round(report.elapsed_ms),
-    }
+        subject=report.subject or None,
+        settings=report.settings or None,
+        findings=[_finding(finding) for finding in report.findings],
+        allowed=[{**_finding(one.finding), "reason": one.reason} for one in report.allowed],
+        baseline=None if report.baseline is None else _baseline(report.baseline),
+        elapsed_ms=round(report.elapsed_ms),
+    )
 
 
 def _baseline(baseline: Baselined) -> ShownBaseline:
-    return {
-        "file": baseline.file,
-        "gone": baseline.gone,
-        "problem": baseline.problem or None,
-        "known": [_finding(finding) for finding in baseline.known],
-    }
+    known = [_finding(finding) for finding in baseline.known]
+    return shown(ShownBaseline, baseline, problem=baseline.problem or None, known=known)
 
 
 def _finding(finding: Finding) -> ShownFinding:
-    return {
-        "rule": finding.rule,
-        "name": finding.name,
-        "severity": finding.severity or "note",
-        "message": finding.text(),
-        "otherwise": finding.consequence(),
-        "where": finding.where,
-        "evidence": finding.evidence,
-        "fixes": [_fix(fix) for fix in finding.fixes],
-    }
-
-
-def _fix(fix: Fix) -> ShownFix | TypedFix:
-    shown: ShownFix = {"title": fix.title, "safety": fix.safety, "training_effect": fix.training_effect}
-    return {**shown, "command": fix.command} if fix.command else shown
+    return shown(
+        ShownFinding,
+        finding,
+        severity=finding.severity or "note",
+        message=finding.text(),
+        otherwise=finding.consequence(),
+        fixes=[shown(TypedFix if fix.command else ShownFix, fix) for fix in finding.fixes],
+    )
 
 
 def plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from ..doctor.model import TrainingEffect, Unknown
 from ..doctor.model.memory import Rehearsed
-from .json import Head, dumps, head
+from .json import Head, dumps, head, shown
 from .memory import Told, exit_code
 
 
@@ -71,18 +71,15 @@ def _run(one: Told) -> ShownRun | UnknownRun:
     memory, found = one.memory, one.rehearsed
     if isinstance(memory, Unknown):
         return {"unknown": memory.reason}
-    return {
-        "device": memory.device,
-        "free": memory.free,
-        "peak": memory.peak.total,
-        "low": memory.peak.total - memory.below,
-        "high": memory.peak.total + memory.margin,
-        "rehearsed": isinstance(found, Rehearsed),
-        "not_rehearsed": found.reason if isinstance(found, Unknown) else "",
-        "phases": [{"name": phase.name, "items": dict(phase.items)} for phase in memory.phases],
-        "fitting": [
-            {"settings": dict(way.settings), "effect": way.effect, "peak": way.peak, "high": way.high}
-            for way in one.fitting
-        ],
-        "solved": {one.solved[0]: one.solved[1]} if one.solved else {},
-    }
+    return shown(
+        ShownRun,
+        memory,
+        peak=memory.peak.total,
+        low=memory.peak.total - memory.below,
+        high=memory.peak.total + memory.margin,
+        rehearsed=isinstance(found, Rehearsed),
+        not_rehearsed=found.reason if isinstance(found, Unknown) else "",
+        phases=[shown(ShownPhase, phase) for phase in memory.phases],
+        fitting=[shown(ShownWay, way, settings=dict(way.settings)) for way in one.fitting],
+        solved={one.solved[0]: one.solved[1]} if one.solved else {},
+    )

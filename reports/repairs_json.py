@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 
 from ..doctor.model import Fix, Report, Safety, Step, TrainingEffect, Unjudged
 from ..doctor.model.repairs import Fixed, PastRepair, RepairState
-from .json import Head, ReportDocument, as_data, dumps, head
+from .json import Head, ReportDocument, as_data, dumps, head, shown
 
 _NEXT_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -101,15 +101,9 @@ def of_plan(
     to type for repairs that are the user's to decide. `describe` tells a step in a line."""
 
     def repair(fix: Fix) -> ShownRepair:
-        return {
-            "rule": fix.rule,
-            "title": fix.title,
-            "safety": fix.safety,
-            "training_effect": fix.training_effect,
-            "steps": [_step(step, describe(step)) for step in fix.steps],
-            "command": fix.command or decisions.get(fix),
-            "diff": fixed.offers.get(fix),
-        }
+        steps = [_step(step, describe(step)) for step in fix.steps]
+        command = fix.command or decisions.get(fix)
+        return shown(ShownRepair, fix, steps=steps, command=command, diff=fixed.offers.get(fix))
 
     last: Report = fixed.after or fixed.before
     document: PlanDocument = {
@@ -135,15 +129,8 @@ def of_plan(
 
 def of_history(repairs: Sequence[PastRepair], version: str = "") -> str:
     """One JSON object."""
-    past: list[ShownPast] = [
-        {
-            "id": one.id,
-            "when": one.when,
-            "state": one.state,
-            "config": one.config,
-            "what": one.what,
-            "undo": undo(one.id) if one.state in ("applied", "unfinished") else None,
-        }
+    past = [
+        shown(ShownPast, one, undo=undo(one.id) if one.state in ("applied", "unfinished") else None)
         for one in repairs
     ]
     document: HistoryDocument = {"schema": "zdoctor.history/1", **head(version, 0), "repairs": past}

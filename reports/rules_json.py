@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from ..doctor.model import Severity
 from ..doctor.rules import Rule, cures_of
 from . import words
-from .json import Head, dumps, head
+from .json import Head, dumps, head, shown
 
 
 class Measured(TypedDict):
@@ -61,18 +61,8 @@ def render(rules: Iterable[Rule], measured: Mapping[str, Measured], version: str
 
 def _rule(rule: Rule, measured: Measured | None) -> ShownRule:
     told = dict(words.sections(rule))
-    return {
-        "rule": rule.id,
-        "name": rule.name,
-        "severity": rule.severity,
-        "title": rule.title,
-        "what": told.get("What"),
-        "why": told.get("Why"),
-        "repair": told.get("Repair"),
-        "upstream": told.get("Upstream"),
-        "signature": told.get("Signature"),
-        "repairs": cures_of(rule.id),
-        "trainers": rule.trainers,
-        "plugin": rule.plugin or None,
-        "measured": measured,
-    }
+    sections = {name.lower(): told.get(name) for name in ("What", "Why", "Repair", "Upstream", "Signature")}
+    repairs = cures_of(rule.id)
+    return shown(
+        ShownRule, rule, rule=rule.id, repairs=repairs, plugin=rule.plugin or None, measured=measured, **sections
+    )
