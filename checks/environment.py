@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, found
 from ..doctor.model.environment import Environment, Installed, Metadata, Unmet, Version, release
+from ..doctor.packages.indexes import torchvision_for
 from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
-from .packages import torchvision_for
 
 _COMMIT = "The run may end in code that another version does not have, or do something else than its author tried."
 MOST = 4  # versions that one note names

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
+from ..doctor.packages.indexes import DRIVERS, nearest, served
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
-
-Capability = tuple[int, int]
 
 # Models without a record: diffusers' src/diffusers/__init__.py by tag (v0.32.0 to v0.40.0); Qwen3's model cards.
 _QWEN3 = (("transformers", (4, 51), "Qwen3ForCausalLM"),)
@@ -23,7 +21,6 @@ _SINCE: Mapping[str, tuple[tuple[str, Version, str], ...]] = {
     "flux2_klein_9b": _QWEN3,
     **dict.fromkeys(("wan21", "wan21_i2v", "wan22_5b", "wan22_14b", "wan22_14b_i2v"), _WAN),
 }
-_DRIVERS = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor version compatibility
 _WHEN = "The trainer stops when it builds the optimizer, after the model was loaded."
 
 
@@ -38,8 +35,8 @@ def cpu_build_of_torch(
     which CUDA_VISIBLE_DEVICES does not hide. On a machine with AMD's cards: it ends in +cpu or +cu….
     Why: On Windows `pip install torch` gives the build without CUDA; a package that pins torch can bring it, too. On
     Linux it gives the build for NVIDIA's cards.
-    Repair: Install the same version from PyTorch's own index for CUDA, with torchvision (--allow asked, as PKG006).
-    For AMD's cards the index is that of a release of ROCm, which pytorch.org names.
+    Repair: Install the same version from PyTorch's own index for the card and its driver, CUDA or ROCm, with
+    torchvision; where none has it, the nearest version (--allow asked, as PKG006).
     Upstream: https://pytorch.org/get-started/locally/
     Signature: AssertionError: Torch not compiled with CUDA enabled
     """
@@ -52,7 +49,7 @@ def cpu_build_of_torch(
             if environment.cuda
             else "{python} has torch {torch}, which is built without CUDA: it cannot use the {card}.",
             otherwise="The trainer ends at its first use of CUDA, or trains on the processor for days.",
-            evidence=_evidence(environment, cards),
+            evidence=_evidence(environment, cards, system),
             card=cards[0].name,
         )
 
@@ -81,9 +78,11 @@ def torch_without_kernels(
     What: The CUDA version of the torch wheel (from its version, such as 2.6.0+cu124) against the compute capability
     of the card that the run takes. Wheels up to CUDA 12.6 hold code up to 9.0, so none for the RTX 50 series; those
     of CUDA 12.8 begin at 7.0 (torch 2.7, and from 2.11 on: 7.5), those of CUDA 13 at 7.5, so none for the P100, V100
-    or GTX 10 series. Only official wheels are judged, and where several cards may be meant, only when none is served.
+    or GTX 10 series; those for aarch64 begin at 8.0. Only official wheels are judged, and where several cards may be
+    meant, only when none is served.
     Why: The import works and the card is found; the first kernel fails.
-    Repair: Install the same version of torch for another CUDA version that has it (--allow asked, as PKG006).
+    Repair: Install the same version of torch for another CUDA version that has it, else the nearest version (--allow
+    asked, as PKG006).
     Upstream: https://github.com/pytorch/pytorch/blob/main/RELEASE.md (CUDA support matrix),
     https://github.com/pytorch/pytorch/issues/157517 https://github.com/pytorch/pytorch/issues/172352
     Signature: CUDA error: no kernel image is available for execution on the device; … is not compatible with the
@@ -93,7 +92,7 @@ def torch_without_kernels(
     cuda = _cuda(run, environment) if cards else None
     if cuda is None:
         return
-    lowest, highest = _served(cuda, release(environment.versions.get("torch", "")))
+    lowest, highest = served(cuda, release(environment.versions.get("torch", "")), system.machine == "aarch64")
     known = [card.capability for card in cards if card.capability is not None]
     if len(known) < len(cards) or any(lowest <= capability <= highest for capability in known):
         return
@@ -105,7 +104,7 @@ def torch_without_kernels(
         message,
         otherwise="The first computation on the card ends with: no kernel image is available for execution on the "
         "device.",
-        evidence=_evidence(environment, cards),
+        evidence=_evidence(environment, cards, system),
         card=cards[0].name,
         dotted=_dotted(known[0]),
         cuda=_dotted(cuda),
@@ -116,7 +115,9 @@ def torch_without_kernels(
 
 @rule("PKG003", "warning", "driver-older-than-torch")
 @prevents("RuntimeError", r"The NVIDIA driver on your system is too old")
-def driver_older_than_torch(run: Run, environment: Environment, gpus: tuple[Gpu, ...]) -> Iterator[Finding]:
+def driver_older_than_torch(
+    run: Run, environment: Environment, gpus: tuple[Gpu, ...], system: System
+) -> Iterator[Finding]:
     """The NVIDIA driver is older than the CUDA version of PyTorch asks for.
 
     What: Wheels for CUDA 13 need driver 580 or newer, those for CUDA 12 driver 525, those for CUDA 11 driver 450.
@@ -129,14 +130,14 @@ def driver_older_than_torch(run: Run, environment: Environment, gpus: tuple[Gpu,
     """
     driver = re.match(r"\d+", gpus[0].driver) if gpus else None
     cuda = _cuda(run, environment) if driver is not None else None
-    needed = _DRIVERS.get(cuda[0]) if cuda is not None else None
+    needed = DRIVERS.get(cuda[0]) if cuda is not None else None
     if driver is None or needed is None or int(driver.group()) >= needed:
         return
     yield found(
         None,
         "{python} has torch {torch}, which needs NVIDIA's driver {needed} or newer; this machine has {driver}.",
         otherwise="PyTorch sees no card, unless NVIDIA's cuda-compat package is installed.",
-        evidence=_evidence(environment, gpus),
+        evidence=_evidence(environment, gpus, system, same=True),
         needed=needed,
     )
 
@@ -183,45 +184,19 @@ def package_too_old(run: Run, environment: Environment) -> Iterator[Finding]:
         )
 
 
-def _served(cuda: Version, torch: Version) -> tuple[Capability, Capability]:
-    """The lowest and highest compute capability that the official wheels for a CUDA version serve."""
-    if cuda >= (13, 0):
-        return (7, 5), (99, 0)
-    if cuda >= (12, 8):
-        return ((7, 5) if torch[:2] == (2, 7) or torch >= (2, 11) else (7, 0)), (99, 0)
-    return (3, 7), ((9, 0) if cuda >= (11, 8) else (8, 9))
-
-
-def _index(torch: Version, capability: Capability, driver: int) -> Literal["cu130", "cu128", "cu126", "cu124"] | None:
-    """The index that has this version of torch for a card and a driver; None where none has."""
-    if capability >= (7, 5) and driver >= _DRIVERS[13] and torch >= (2, 9):
-        return "cu130"
-    if capability >= (7, 5) and driver >= _DRIVERS[12] and (2, 7) <= torch < (2, 12):
-        return "cu128"
-    if capability <= (9, 0) and driver >= _DRIVERS[12] and (2, 6) <= torch < (2, 15):
-        return "cu126"
-    return "cu124" if capability <= (9, 0) and driver >= _DRIVERS[12] and (2, 4) <= torch < (2, 7) else None
-
-
-def torchvision_for(torch: Version) -> str:
-    """The torchvision that was released with a torch: 0.28.0 with 2.13.0 (the table of torchvision's README)."""
-    whole = (*torch, 0, 0)[:3]
-    return f"torchvision==0.{whole[1] + 15}.{whole[2]}" if whole[0] == 2 else ""
-
-
-def _evidence(environment: Environment, gpus: tuple[Gpu, ...]) -> dict[str, object]:
-    card, torch = gpus[0], release(environment.versions["torch"])
-    driver = re.match(r"\d+", card.driver)
-    index = _index(torch, card.capability, int(driver.group())) if card.capability and driver else None
-    seen: dict[str, object] = {"python": environment.python, "torch": environment.versions["torch"]}
+def _evidence(
+    environment: Environment, gpus: tuple[Gpu, ...], system: System, *, same: bool = False
+) -> dict[str, object]:
+    """What is seen of torch and the card, and which torch serves it: of the `same` version, or the nearest."""
+    card, torch = gpus[0], environment.versions["torch"]
+    seen: dict[str, object] = {"python": environment.python, "torch": torch}
     seen |= {"capability": list(card.capability or ()), "driver": card.driver, "source": card.source}
-    if index is None:
+    build = nearest(card, environment.release, system, torch)
+    if build is None or (same and release(build.version) != release(torch)):
         return seen
-    wanted = [f"torch=={_dotted(torch)}+{index}"]
-    wanted += (
-        [f"{torchvision_for(torch)}+{index}"] if environment.has("torchvision") and torchvision_for(torch) else []
-    )
-    return seen | {"index": index, "version": _dotted(torch), "wanted": wanted, "root": environment.root}
+    wanted = [build.torch]
+    wanted += [build.torchvision] if environment.has("torchvision") and build.torchvision else []
+    return seen | {"index": build.index, "version": build.version, "wanted": wanted, "root": environment.root}
 
 
 def _dotted(version: Version) -> str:

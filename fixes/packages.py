@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..doctor.model import Finding, Fix, Gpu, InstallPackages, System, Unknown
+from ..doctor.model.environment import Environment
 from ..doctor.model.shell import setting
+from ..doctor.packages.indexes import builds
 from ..doctor.rules import repair
 
 PYTORCH = "https://download.pytorch.org/whl"  # an index for each build below it
@@ -15,11 +17,17 @@ PYTORCH = "https://download.pytorch.org/whl"  # an index for each build below it
 
 @repair("PKG001", "PKG002", "PKG003")
 def install_torch_for_this_card(finding: Finding) -> Iterator[Fix]:
-    """The same version of torch for another CUDA version, where PyTorch's index has one."""
+    """The same version of torch from another index of PyTorch, or the nearest that serves the card."""
     seen = finding.evidence
     if "index" in seen:
-        title = f"install torch {seen['version']} for CUDA {str(seen['index'])[2:4]}.{str(seen['index'])[4:]}"
+        version, index = seen["version"], _platform(str(seen["index"]))
+        title = f"install torch {version} for {index}"
         yield _installed(seen, title, *seen["wanted"], index=f"{PYTORCH}/{seen['index']}")
+
+
+def _platform(index: str) -> str:
+    """What an index is for: CUDA 12.8 (cu128), ROCm 6.4 (rocm6.4)."""
+    return f"ROCm {index[4:]}" if index.startswith("rocm") else f"CUDA {index[2:4]}.{index[4:]}"
 
 
 @repair("PKG004")
@@ -46,12 +54,27 @@ def install_the_torchvision_of_this_torch(finding: Finding, gpus: tuple[Gpu, ...
 
 
 @repair("PKG006", "PKG007", "PKG008", "PKG014", "PKG016")
-def install_what_is_asked_for(finding: Finding) -> Iterator[Fix]:
-    """That one package as it is asked for, from where it is asked from."""
+def install_what_is_asked_for(
+    finding: Finding, environment: Environment | Unknown, gpus: tuple[Gpu, ...] | Unknown, system: System
+) -> Iterator[Fix]:
+    """That one package as it is asked for, from where it is asked from; torch from the index for the card at hand."""
     seen = finding.evidence
     wanted = str(seen.get("wanted", "python"))
-    if re.split(r"[<>=!~]", wanted)[0] != "python" and "outside" not in seen:
-        yield _installed(seen, f"install {seen['requirement']}", wanted)
+    name = re.split(r"[^\w.-]", wanted)[0]
+    if name == "python" or "outside" in seen:
+        return
+    title = f"install {seen['requirement']}"
+    if name != "torch" or not gpus or isinstance(gpus, Unknown) or isinstance(environment, Unknown):
+        yield _installed(seen, title, wanted)
+        return
+    # PyPI's is for one CUDA on Linux, whatever the driver, and for the processor on Windows
+    build = next(builds(gpus[0], environment.release, system, wanted.removeprefix(name)), None)
+    if build is None:
+        yield _installed(seen, title, wanted)
+    else:
+        version, index = build.version, _platform(build.index)
+        title = f"install torch {version} for {index}"
+        yield _installed(seen, title, build.torch, index=f"{PYTORCH}/{build.index}")
 
 
 @repair("PKG010", "PKG017", "PKG020")

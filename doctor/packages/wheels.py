@@ -21,7 +21,9 @@ _WHEELS: Mapping[str, Mapping[str, Minors]] = {
     "scipy": {"1.12.0": (9, 12), "1.16.0": (11, 13)},
     "sentencepiece": {"0.2.1": (9, 14)},
     "torch": {
-        **dict.fromkeys(("2.2.2", "2.3.1", "2.4.1"), (8, 12)),
+        **dict.fromkeys(("2.0.0", "2.0.1", "2.1.0", "2.1.1", "2.1.2"), (8, 11)),
+        **dict.fromkeys(("2.2.0", "2.2.1", "2.2.2", "2.3.0", "2.3.1", "2.4.0", "2.4.1"), (8, 12)),
+        **dict.fromkeys(("2.5.0", "2.5.1"), (9, 12)),
         **dict.fromkeys(("2.6.0", "2.7.0", "2.7.1", "2.8.0"), (9, 13)),
         **dict.fromkeys(("2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.12.1"), (10, 14)),
         **dict.fromkeys(("2.13.0", "2.14.0", "2.14.1"), (10, 14)),
@@ -44,6 +46,11 @@ def nearest(asked: Sequence[Requirement], release: str, system: str) -> str:
     here = _minor(release)
     fits = [minor for minor in _RELEASES if all(_has(one, minor, system) for one in asked)]
     return f"3.{min(fits, key=lambda minor: abs(minor - here))}" if fits and here else ""
+
+
+def minors_of_torch(version: str) -> Minors:
+    """The first and the last 3.x that a version of torch has wheels for."""
+    return _WHEELS["torch"][version]
 
 
 def _minor(release: str) -> int:

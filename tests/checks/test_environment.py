@@ -240,7 +240,7 @@ def test_a_commit_that_is_asked_for(checkout: Path, wheels: Path) -> None:
     [finding] = found_in(checkout)
     assert "has diffusers 0.36.0; the trainer asks for diffusers at commit c943837899" in finding.text()
     shown = replace(finding, evidence={**finding.evidence, "root": ""})
-    [fix] = [fix for cure in all_repairs()["PKG007"] for fix in cure.cure(shown)]
+    [fix] = fixes_of(shown)
     assert fix.command.endswith(f'"git+https://github.com/huggingface/diffusers.git@{commit}"')
     for version, silent in ((commit, True), ("0" * 40, False)):
         told = (
@@ -454,7 +454,7 @@ def test_packages_from_outside_of_the_environment(checkout: Path, wheels: Path, 
     found = {one.rule: one for one in found_in(checkout, around)}
     assert set(found) == {"PKG007", "PKG019"} and found["PKG007"].evidence["installed"] == "0.9"
     assert found["PKG019"].evidence["packages"] == "toml 0.9 (its own: 0.10.2)"
-    assert not [fix for cure in all_repairs()["PKG007"] for fix in cure.cure(found["PKG007"])]
+    assert not fixes_of(found["PKG007"])
     system = LiveWorld(around, cwd=str(checkout)).system
     [fix] = [fix for cure in all_repairs()["PKG019"] for fix in cure.cure(found["PKG019"], system)]
     cured = subprocess.run(
@@ -547,7 +547,7 @@ def test_without_a_checkout_the_commit_that_ships_counts_as_a_note(checkout: Pat
         assert [(one.severity, one.evidence["asked"]) for one in found] == ([("note", asked)] if asked else [])
         assert all("commit 27a03a91f2 of 2026-08-21" in one.text() for one in found)
         assert list(rules.required_package_missing(installed, Environment("python", {}))) == []
-        assert not [fix for one in found for cure in all_repairs()["PKG007"] for fix in cure.cure(one)]
+        assert not [fix for one in found for fix in fixes_of(replace(one, rule="PKG007"))]
 
 
 def test_the_kind_of_machine_that_fits_counts_there_too(checkout: Path) -> None:

@@ -142,13 +142,15 @@ BLACKWELL, TURING, VOLTA, PASCAL, ADA = (12, 0), (7, 5), (7, 0), (6, 1), (8, 9)
         ("2.13.0+cpu", ADA, "560.35", "PKG001", "cu126"),
         ("2.8.0+cpu", BLACKWELL, "572.16", "PKG001", "cu128"),
         ("2.13.0+cu126", BLACKWELL, "580.65", "PKG002", "cu130"),
-        ("2.6.0+cu124", BLACKWELL, "572.16", "PKG002", None),
-        ("2.0.1+cu117", (9, 0), "535", "PKG002", None),
+        ("2.6.0+cu124", BLACKWELL, "572.16", "PKG002", "2.7.0+cu128"),
+        ("2.0.1+cu117", (9, 0), "535", "PKG002", "2.2.0+cu121"),  # the first with Python 3.12
         ("2.13.0+cu130", VOLTA, "580.65", "PKG002", "cu126"),
         ("2.8.0+cu128", PASCAL, "570", "PKG002", "cu126"),
         ("2.11.0+cu128", VOLTA, "570", "PKG002", "cu126"),
         ("2.13.0+cu130", TURING, "570.133.20", "PKG003", "cu126"),
-        ("2.6.0+cu124", TURING, "470.82", "PKG003", None),
+        ("2.6.0+cu124", TURING, "470.82", "PKG003", "cu118"),
+        ("2.13.0+cu130", TURING, "470.82", "PKG003", None),
+        ("2.15.0+cpu", PASCAL, "580.65", "PKG001", "2.14.1+cu126"),
         ("2.13.0+cu130", PASCAL, "535", "PKG002 PKG003", "cu126"),
     ],
 )
@@ -159,7 +161,7 @@ def test_wheels_cards_and_drivers(
     found = {"PKG001": list(packages.cpu_build_of_torch(run, seen, gpus, LINUX))}
     others = {
         "PKG002": packages.torch_without_kernels(run, seen, gpus, LINUX),
-        "PKG003": packages.driver_older_than_torch(run, seen, gpus),
+        "PKG003": packages.driver_older_than_torch(run, seen, gpus, LINUX),
     }
     for name, asked in others.items():
         if found["PKG001"]:
@@ -171,13 +173,10 @@ def test_wheels_cards_and_drivers(
     for finding in (finding for findings in found.values() for finding in findings):
         assert str(tmp_path / "venv") in finding.text() and build_of_torch in finding.text()
         commands = [fix.command for fix in install_torch_for_this_card(finding)]
+        whole = index if index is None or "+" in index else f"{build_of_torch.partition('+')[0]}+{index}"
+        address = f"https://download.pytorch.org/whl/{str(whole).partition('+')[2]}"
         assert commands == (
-            []
-            if index is None
-            else [
-                f"{seen.python} -m pip install torch=={build_of_torch.partition('+')[0]}+{index} "
-                f"--index-url https://download.pytorch.org/whl/{index}"
-            ]
+            [] if whole is None else [f"{seen.python} -m pip install torch=={whole} --index-url {address}"]
         )
 
 
@@ -196,9 +195,13 @@ def test_wheels_and_cards_of_amd(build_of_torch: str, said: str, tmp_path: Path)
     found = list(packages.cpu_build_of_torch(run, seen, (radeon,), LINUX))
     assert len(found) == bool(said) and all(said in finding.text() for finding in found)
     assert not [fix for finding in found for fix in install_torch_for_this_card(finding)]
+    for known, index in (("gfx1100", "rocm7.2"), ("gfx1151", "rocm7.2"), ("gfx1031", "")):
+        for finding in packages.cpu_build_of_torch(run, seen, (replace(radeon, gfx=known),), LINUX):
+            commands = [fix.command for fix in install_torch_for_this_card(finding)]
+            assert [f"torch==2.13.0+{index} --index-url" in command for command in commands] == [True] * bool(index)
     if build_of_torch != "2.13.0+cpu":
         assert not list(packages.torch_without_kernels(run, seen, (radeon,), LINUX))
-        assert not list(packages.driver_older_than_torch(run, seen, (radeon,)))
+        assert not list(packages.driver_older_than_torch(run, seen, (radeon,), LINUX))
 
 
 @pytest.mark.parametrize(
