@@ -21,8 +21,9 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
-from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families import family_of, trained
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
+from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_9B
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
@@ -60,6 +61,8 @@ MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "flux2": ({"depth": 2, "depth_single_blocks": 4}, {}),
     "flux2_klein_4b": ({**KLEIN_4B_CONFIG, "depth": 2, "depth_single_blocks": 4}, dict(KLEIN_4B_CONFIG)),
     "flux2_klein_9b": ({**KLEIN_9B_CONFIG, "depth": 4, "depth_single_blocks": 2}, dict(KLEIN_9B_CONFIG)),
+    "flux2_klein_4b in diffusers": ({**CONFIG_4B, "num_layers": 2, "num_single_layers": 4}, dict(CONFIG_4B)),
+    "flux2_klein_9b in diffusers": ({**CONFIG_9B, "num_layers": 4, "num_single_layers": 2}, dict(CONFIG_9B)),
     "krea2": ({**KREA2_CONFIG, "layers": 5}, dict(KREA2_CONFIG)),
     "chroma": ({"depth": 2, "depth_single_blocks": 4}, {}),
     "sdxl": (dict(SDXL_CONFIG), dict(SDXL_CONFIG)),
@@ -120,6 +123,9 @@ def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
         for again, size, count in ((True, 1024, 1), (True, 512, 2), (False, 512, 1)):
             yield Setting(architecture, "ai-toolkit", size, count, 16, again, again, controls[0])
         return
+    if family_of(architecture).own is not None and architecture not in trained():
+        yield from of_runner(architecture, 0)
+        return
     if architecture not in OURS:
         for size, count, rank, again in FEWER:
             quantized = again and count == 1 and bool(family_of(architecture).quantized_blocks)
@@ -128,8 +134,12 @@ def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
     for size, count, rank, again in product((512, 1024, 1536), (1, 2), (16, 96), (True, False)):
         yield Setting(architecture, "ai-toolkit", size, count, rank, (rank > 16) == again, again, controls[-1])
     if family_of(architecture).own is not None:
-        for size, count, rank, old in product((512, 1024), (1, 2), (16, 64), (False, True)):
-            yield Setting(architecture, RUNNER, size, count, rank, True, count == 1, controls[-1], old)
+        yield from of_runner(architecture, controls[-1])
+
+
+def of_runner(architecture: str, controls: int) -> Iterator[Setting]:
+    for size, count, rank, old in product((512, 1024), (1, 2), (16, 64), (False, True)):
+        yield Setting(architecture, RUNNER, size, count, rank, True, count == 1, controls, old)
 
 
 def run_of(one: Setting) -> Run:

@@ -81,7 +81,11 @@ def families_page() -> str:
         "| family | ai-toolkit | SimpleTuner | sd-scripts | musubi-tuner | zdoctor's runner |",
         "|---|---|---|---|---|---|",
     ]
+    others = {family.trained_as for family in families()}
     for family in families():
+        if family.name in others:
+            continue
+        own = family_of(family.trained_as or family.name)
         by_folder = family.transformer is not None and family.loader is not None
         memory = ["memory"] if memory_judged(family) else []
         elsewhere = memory if family.memory and not (family.memory.lora or family.memory.whole) else []
@@ -89,7 +93,7 @@ def families_page() -> str:
             ["files", *memory] if by_folder else [],
             ["files", *elsewhere] if by_folder and family.simpletuner else [],
             *map(partial(of_kohya, family), ("sd-scripts", "musubi-tuner")),
-            ["files", *memory, "trains"] if family.own else [],
+            ["files", *(["memory"] if memory_judged(own) else []), "trains"] if own.own else [],
         ]
         row = (f"{family.title} (`{family.name}`)", *(", ".join(cell) or "–" for cell in cells))
         lines.append(f"| {' | '.join(row)} |")

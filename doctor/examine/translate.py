@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UserError
+from ..families import family_of
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
 from ..model.trainer import RUNNER, Folders
@@ -22,7 +23,9 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = lambda _: 
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
     made: Run = loaded(room).for_runner(run, schema, folders)
-    return replace(made, trainer=RUNNER)
+    family = family_of(made.recipe.architecture)
+    trained = made.recipe if not family.trained_as else replace(made.recipe, architecture=family.trained_as)
+    return replace(made, trainer=RUNNER, recipe=trained)
 
 
 def obeyed(run: Run) -> bool:

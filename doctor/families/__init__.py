@@ -12,6 +12,7 @@ from .models import (
     boogu,
     ernie,
     flux2,
+    flux2_in_diffusers,
     hidream,
     ideogram4,
     krea2,
@@ -48,8 +49,8 @@ def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
 
 # Of classes that build on others, the one with more first (`class_in`).
 _MODULES = (
-    *(anima, boogu, ernie, flux2, hidream, ideogram4, krea2, ltx2, omnigen2, lumina2, nucleus, prx),
-    *(stable_diffusion, wan, zeta_chroma),
+    *(anima, boogu, ernie, flux2, flux2_in_diffusers, hidream, ideogram4, krea2, ltx2, omnigen2, lumina2, nucleus),
+    *(prx, stable_diffusion, wan, zeta_chroma),
 )
 _FAMILIES = registry(
     (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))
@@ -82,8 +83,9 @@ def no_record(architecture: str | None) -> str:
 
 
 def trained() -> tuple[str, ...]:
-    """The architectures that zdoctor's own runner trains."""
-    return tuple(family.name for family in families() if family.own is not None)
+    """The architectures that zdoctor's own runner trains, as configs name them."""
+    others = {family.trained_as for family in families()}
+    return tuple(f.name for f in families() if (f.own is not None or f.trained_as) and f.name not in others)
 
 
 def family_with(class_name: str | None) -> Family:

@@ -138,21 +138,40 @@ def _class_of(modules: Iterable[AdaptedModule], file: WeightFile) -> str:
     """
     of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
     ranks: dict[str, tuple[int, int]] = {}
-    for kind in dict.fromkeys(
-        family.transformer for family in families() if family.transformer and family.lora_blocks
-    ):
+    for family in families():
+        kind = family.transformer
+        if kind is None or not family.lora_blocks:
+            continue
         own = [found for module in of_model if (found := placed(module, kind)).linears]
         if own and len(own) >= 0.9 * len(of_model):
-            sizes = {name: shape[1] for name, shape in linears_of(kind.name, {}).items()}
-            ranks[kind.name] = len(own), sum(_inputs(one, file) == sizes[one.linears[0]] for one in own)
+            configs: tuple[Mapping[str, object], ...] = (
+                {},
+                {} if family.memory is None else family.memory.config(""),
+            )
+            fit = max(_fitting(own, linears_of(kind.name, config), file) for config in configs)
+            ranks[kind.name] = max((len(own), fit), ranks.get(kind.name, (0, 0)))
     best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
     return best[0] if len(best) == 1 else ""
 
 
-def _inputs(module: AdaptedModule, file: WeightFile) -> int:
-    """The width that goes into a module, by its A; 0 where it has none."""
-    down = file.tensors.get(module.parts.get("A", ""))
-    return down.shape[1] if down is not None and len(down.shape) == 2 else 0
+def _fitting(modules: Iterable[AdaptedModule], linears: Mapping[str, tuple[int, ...]], file: WeightFile) -> int:
+    """How many of the modules are as large as a model with these Linears asks for."""
+    return sum(_sides_in(one, linears) in _sides(one, file) for one in modules)
+
+
+def _sides(module: AdaptedModule, file: WeightFile) -> list[tuple[int, int]]:
+    """What comes out of a module and what goes into it, by its B and A; nothing where it has not both."""
+    up, down = (file.tensors.get(module.parts.get(part, "")) for part in "BA")
+    if up is None or down is None or not len(up.shape) == len(down.shape) == 2:
+        return []
+    return [(up.shape[0], down.shape[1])]
+
+
+def _sides_in(module: AdaptedModule, linears: Mapping[str, tuple[int, ...]]) -> tuple[int, int] | None:
+    """The same of the Linears that it changes in a published model; None where that has fewer blocks."""
+    if any(name not in linears for name in module.linears):
+        return None
+    return sum(linears[name][0] for name in module.linears), linears[module.linears[0]][1]
 
 
 def placed(module: AdaptedModule, kind: ModelClass) -> AdaptedModule:

@@ -62,6 +62,17 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
         "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
         "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
     },
+    "Flux2Transformer2DModel": {
+        "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
+        "diffusers": (
+            *(_Spelling(prefix, "d", ("A", "dot"), (False,)) for prefix in ("transformer.", "diffusion_model.")),
+            *(_Spelling("base_model.model.", names, ("A",), (False,)) for names in "do"),
+            _Spelling("diffusion_model.", "o", ("A",), (False,)),
+            _Spelling("lora_unet_", "o", ("down",)),
+        ),
+        "ai-toolkit": tuple(_Spelling(prefix, "o", ("A", "down")) for prefix in ("diffusion_model.", "transformer.")),
+        "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
+    },
 }
 
 

@@ -16,7 +16,7 @@ from ..model.recipe import PartFile
 from ..model.record import replace
 from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
-from . import classes, family_of
+from . import classes, family_of, family_with
 from .record import Tokenizer
 from .record.shapes import BadConfig, Shapes, Tensors
 
@@ -142,7 +142,9 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     kind = classes()[class_name]
     plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
-    if held is None or classes()[held].marks != kind.marks:
+    # or that of its authors, for which this one stands
+    of_authors = family_of(family_with(held).trained_as).class_name == class_name
+    if held is None or not (of_authors or classes()[held].marks == kind.marks):
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
     config = kind.infer(Tensors(plain, kind.other))
     key, width, counts = kind.depth or ("", 0, {})

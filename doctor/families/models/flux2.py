@@ -9,7 +9,7 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import Family, Kohya, KohyaMemory, Loader, Memory, Origin
+from ..record import AiToolkit, Family, Kohya, KohyaMemory, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import by_ratio
 from ..record.mined import mined_class, mined_tensors
@@ -116,6 +116,7 @@ FLUX2 = replace(
     memory=_MEMORY,
     kohya=_musubi("f2d"),
     repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
+    ai_toolkit=AiToolkit(switches={"model/vae_path": "a VAE from another place"}, mode=True),
 )
 KLEIN_4B = replace(
     FLUX2,
@@ -134,6 +135,7 @@ KLEIN_4B = replace(
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_4B_CONFIG), encoder_aside=True),
     kohya=_musubi("f2k4b"),
     repos={"klein-base-4b": "black-forest-labs/FLUX.2-klein-base-4B"},
+    trained_as="flux2_klein_4b in diffusers",
 )
 KLEIN_9B = replace(
     KLEIN_4B,
@@ -145,5 +147,6 @@ KLEIN_9B = replace(
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_9B_CONFIG), encoder_aside=True),
     kohya=_musubi("f2k9b"),
     repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
+    trained_as="flux2_klein_9b in diffusers",
 )
 FAMILIES: tuple[Family, ...] = (FLUX2, KLEIN_4B, KLEIN_9B)

@@ -132,6 +132,7 @@ QWEN_IMAGE = Family(
     simpletuner=_SIMPLETUNER,
     kohya={"musubi-tuner": _MUSUBI},
     runner=".qwen_image",
+    trained_as="",
 )
 EDIT = replace(
     QWEN_IMAGE,

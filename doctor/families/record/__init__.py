@@ -290,6 +290,7 @@ class AiToolkit:
     name. With low_vram only adapters that touch nothing but `fused` are merged, where that is not empty. `switches`
     are settings of this family alone that change what is learnt, with words for them. `more_cells` says that
     timestep_type shift counts four times a picture's cells. Sides of pictures are multiples of `bucket_step` pixels.
+    `mode` says that a picture is the most likely of the VAE's latents, not a drawn one.
     """
 
     offloads: bool = True
@@ -298,6 +299,7 @@ class AiToolkit:
     switches: Mapping[str, str] = field(default_factory=dict)
     more_cells: bool = False
     bucket_step: int = 16
+    mode: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,8 @@ class Family:
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
     components beside the transformer are the same in all of them. `runner` is its module in
-    doctor/train/families (".name"), or another package's.
+    doctor/train/families (".name"), or another package's. `trained_as` is the name of the record of the same models
+    in diffusers' own class, which zdoctor's runner trains; "" where this record is that, or none is.
     """
 
     name: str
@@ -351,6 +354,7 @@ class Family:
     simpletuner: SimpleTuner | None
     kohya: Mapping[str, Kohya]
     runner: str
+    trained_as: str
 
     @property
     def lora_names(self) -> str:

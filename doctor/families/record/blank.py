@@ -36,5 +36,6 @@ BLANK = Family(
     simpletuner=None,
     kohya={},
     runner="",
+    trained_as="",
 )
 FILES_ALONE = replace(BLANK, overflows=None)

@@ -18,7 +18,10 @@ from .pretrained import load_file, load_pretrained
 from .vae_strips import LARGE, in_strips
 
 # The key whose list has a number for each stage of the class; all stages but the first halve the sides.
-STAGES = {"AutoencoderKL": "block_out_channels", "AutoencoderKLQwenImage": "dim_mult"}
+STAGES = {
+    **dict.fromkeys(("AutoencoderKL", "AutoencoderKLFlux2"), "block_out_channels"),
+    "AutoencoderKLQwenImage": "dim_mult",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class VaeFiles:
 class Vae:
     """A VAE in memory. One that was made for video sees a picture as a film of one frame.
 
-    Latents are scaled as the transformer takes them: by one number, or channel by channel.
+    Latents are scaled as the transformer takes them: by one number, channel by channel, or by the place in a cell of
+    2 x 2, too.
     """
 
     model: Any
@@ -85,13 +89,13 @@ class Vae:
         latent: Tensor = mean.float()
         if generator is not None:
             latent = latent + std.float() * torch.randn(mean.shape, generator=generator).to(self.device)
-        middle, factor = self._scale
+        middle, factor = self._scale(latent)
         latent = (latent - middle) * factor
         return latent
 
     def decode(self, latent: Tensor) -> Tensor:
         """Returns the pixels of latents b x channels x h x w: b x 3 x shrink h x shrink w from -1 to 1, float32."""
-        middle, factor = self._scale
+        middle, factor = self._scale(latent)
         latent = (latent.to(self.device) / factor + middle).to(self.model.dtype)
         if self._frames:
             pixels: Tensor = self.model.decode(latent.unsqueeze(2), return_dict=False)[0].squeeze(2)
@@ -105,9 +109,17 @@ class Vae:
     def _frames(self) -> bool:
         return "temperal_downsample" in self.model.config
 
-    @property
-    def _scale(self) -> tuple[Any, Any]:
+    def _scale(self, latent: Tensor) -> tuple[Any, Any]:
+        """What is taken off a latent of this size, and what it is multiplied by then."""
         config = self.model.config
+        if (norm := getattr(self.model, "bn", None)) is not None:
+            height, width = latent.shape[-2:]
+            cells = (
+                numbers.view(1, -1, 2, 2).repeat(1, 1, height // 2, width // 2)
+                for numbers in (norm.running_mean, norm.running_var)
+            )
+            means, variances = cells
+            return means, (variances + config.batch_norm_eps).rsqrt()
         if not self._frames:
             return config.shift_factor or 0.0, config.scaling_factor
         means, spreads = (

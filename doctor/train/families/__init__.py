@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...families import families, family_with
+from ...families import family_of as family_of_name
 from ...families.record import Family
 from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
@@ -69,6 +70,10 @@ class FamilyModule(Protocol):
         """
         ...
 
+    def mu(self, cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
+        """The shift of a sample of so many 2 x 2 cells, for schedulers that ask for one; by its config."""
+        ...
+
     def shifted_times(self, count: int, cells: int) -> Tensor:
         """The descending table of times in (0, 1] that `timestep_type: shift` picks from in training."""
         ...
@@ -77,6 +82,7 @@ class FamilyModule(Protocol):
 def family_named(class_name: str) -> FamilyModule | None:
     """The family whose transformer is of this class."""
     record = family_with(class_name)
+    record = family_of_name(record.trained_as) if record.trained_as else record
     return None if record.own is None else cast(FamilyModule, import_module(record.runner, __name__))
 
 
@@ -100,6 +106,11 @@ def shift(cells: int, scheduler: Mapping[str, Any]) -> float:
     few, many = scheduler.get("base_image_seq_len", 256), scheduler.get("max_image_seq_len", 4096)
     low, high = scheduler.get("base_shift", 0.5), scheduler.get("max_shift", 1.15)
     return float(low + (high - low) * (cells - few) / (many - few))
+
+
+def mu_of_cells(cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
+    """`mu` of families whose steps do not count."""
+    return shift(cells, scheduler)
 
 
 def packed_channels(model: nn.Module) -> int:

@@ -15,7 +15,7 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import packed, packed_channels, shift, unpacked
+from . import mu_of_cells, packed, packed_channels, shift, unpacked
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
@@ -26,6 +26,7 @@ TEXT_PARTS: Mapping[str, str] = {
     "tokenizer_2": "",
 }
 channels = packed_channels
+mu = mu_of_cells
 RESCALES: bool = False
 
 # T5's tokens, of schnell too: ai-toolkit asks for as many of both.

@@ -16,12 +16,13 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import packed, packed_channels, shift, unpacked
+from . import mu_of_cells, packed, packed_channels, shift, unpacked
 
 RECORD: Family = QWEN_IMAGE
 MODULE: str = "diffusers.models.transformers.transformer_qwenimage"
 TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen2_5_VLTextModel", "tokenizer": ""}
 channels = packed_channels
+mu = mu_of_cells
 RESCALES: bool = True
 
 LONGEST_PROMPT = 1024

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...model.recipe import SamplePrompt
 from ..components.vae import Vae
-from ..families import Embedding, FamilyModule, family_of, packed, shift, unpacked
+from ..families import Embedding, FamilyModule, family_of, packed, unpacked
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -46,7 +46,8 @@ def denoise(
     texts = [positive, negative] if push else [positive]
     steps = max(1, prompt.steps)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=shift(height * width // 4, scheduler.config))
+    mu = family.mu(height * width // 4, steps, scheduler.config)
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=mu)
     scheduler.set_begin_index(0)
     for number, time in enumerate(scheduler.timesteps):
         if stop():

@@ -56,7 +56,7 @@ def _job(run: Run) -> Rows:
     kind = "a full fine-tune" if run.kind == "finetune" else f"a job of type {run.process_type or 'unknown'}"
     yield "kind", run.kind != "lora", f"This runner trains LoRAs, but the config asks for {kind}"
     told = f"The architecture {architecture or 'unknown'} is not supported; these are: {', '.join(trained())}"
-    yield "architecture", architecture not in trained(), told
+    yield "architecture", family_of(architecture).own is None, told
 
 
 def _model(run: Run) -> Rows:

@@ -161,13 +161,14 @@ def keys_of(w: Written) -> dict[str, str]:
 def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     """The recipe of one process by its settings; `keys` are those of `keys_of`."""
     architecture, variant = _architecture(w)
-    step = family_of(architecture).ai_toolkit.bucket_step
-    datasets = tuple(dataset_of(w, number, step) for number in range(w.count("datasets") or 0))
+    own_way = family_of(architecture).ai_toolkit
+    datasets = tuple(dataset_of(w, number, own_way.bucket_step) for number in range(w.count("datasets") or 0))
     own = {
         "architecture": architecture,
         "variant": variant,
         "sources": _sources(w, architecture),
         "datasets": datasets,
+        "latent_mean": own_way.mode,
         "controls_match": w.raw("model/model_kwargs/match_target_res") is True,
         "gradient_accumulation": w.whole(keys["gradient_accumulation"], default=1),
         "cache_text_embeddings": w.flag("train/cache_text_embeddings")

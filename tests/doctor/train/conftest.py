@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw
 
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
 from zdoctor.tests.flux import trainable_flux
+from zdoctor.tests.flux2 import trainable_flux2
 from zdoctor.tests.qwen_image import trainable_qwen_image
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
@@ -37,6 +38,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of Flux.1-dev. Read only: copy what a test changes."""
     return trainable_flux(tmp_path_factory.mktemp("flux") / "model")
+
+
+@pytest.fixture(scope="session")
+def flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of FLUX.2 Klein. Read only: copy what a test changes."""
+    return trainable_flux2(tmp_path_factory.mktemp("flux2") / "model")
 
 
 @pytest.fixture(scope="session")

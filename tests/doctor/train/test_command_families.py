@@ -74,6 +74,12 @@ def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(load_file("out/circles/circles.safetensors"))
 
 
+@pytest.mark.parametrize("number", ["4b", "9b"])
+def test_flux2_klein(here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
+    keys = trained(config(flux2, circles, f"flux2_klein_{number}"), capsys)
+    assert "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj.lora_A.weight" in keys
+
+
 def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = trained(config(flux, circles, "flux"), capsys)
     assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys

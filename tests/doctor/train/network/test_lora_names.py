@@ -1,8 +1,9 @@
 """The names in a LoRA's file are those that other programs look for, and nothing in it asks for another scale.
 
-The tables were read off ComfyUI (comfy/lora.py, comfy/utils.py and comfy/weight_adapter at 6f98b15: a tensor is taken
-whose name is a key of its map followed by one of the endings; without an alpha the product counts once) and off
-ai-toolkit (toolkit/network_mixins.py, lora_special.py and the Z-Image model at 27a03a9).
+The tables were read off ComfyUI (comfy/lora.py, comfy/utils.py and comfy/weight_adapter at 6f98b15, of FLUX.2 with
+pull request 11981: a tensor is taken whose name is a key of its map followed by one of the endings; without an alpha
+the product counts once) and off ai-toolkit (toolkit/network_mixins.py, lora_special.py and the Z-Image model at
+27a03a9).
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ COMFYUI: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "transformer.single_transformer_blocks": (*STREAM, "proj_mlp", "proj_out", "norm.linear"),
     },
+    "FLUX.2 Klein": {
+        "transformer.transformer_blocks": (
+            *(*STREAM, "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out"),
+            *("ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"),
+        ),
+        "transformer.single_transformer_blocks": ("attn.to_qkv_mlp_proj", "attn.to_out"),
+    },
 }
 ENDINGS = {"lora": {"lora_A.weight", "lora_B.weight"}, "lokr": {"lokr_w1", "lokr_w2", "lokr_w2_a", "lokr_w2_b"}}
 RUNS = {
@@ -46,8 +54,10 @@ RUNS = {
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("title", COMFYUI)
-def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, title: str, run: Run) -> None:
-    model = build_empty_transformer((tiny if title == "Z-Image" else healthy_flux()) / "transformer")
+def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, flux2: Path, title: str, run: Run) -> None:
+    """But for FLUX.2, of which ai-toolkit's class has other names."""
+    models = {"Z-Image": tiny, "FLUX.2 Klein": flux2, "Flux": healthy_flux()}
+    model = build_empty_transformer(models[title] / "transformer")
     family = family_of(model)
     assert title == family.RECORD.title
     shapes = lora_targets(model)

@@ -1,0 +1,99 @@
+"""FLUX.2 Klein: a stream of Qwen3's states and picture cells, modulated alike in all blocks of a kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...families.models.flux2_in_diffusers import KLEIN_4B
+from ...families.record import Family
+from ..components.pretrained import load_tokenizer
+from ..components.text_encoder import load_text_encoder
+from ..kernels.quantized_linear import Quantization
+from . import packed, packed_channels, shift, unpacked
+
+RECORD: Family = KLEIN_4B
+MODULE: str = "diffusers.models.transformers.transformer_flux2"
+TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen3Model", "tokenizer": ""}
+channels = packed_channels
+RESCALES: bool = False
+
+PROMPT = 512
+# Of Qwen3's hidden states these are put one beside the other.
+LAYERS = (9, 18, 27)
+
+
+def text_encoder(
+    folders: Mapping[str, Path], kind: Quantization, dtype: torch.dtype, device: torch.device, *, masked: bool = False
+) -> Callable[[str], dict[str, Tensor]]:
+    """Qwen3 with its chat template; `states` are 512 x three times its width, whatever the prompt's length.
+
+    What fills a prompt up is part of what the transformer was made with, so none is `masked`.
+    """
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+    tokenizer = load_tokenizer(folders["tokenizer"])
+    model: Any = load_text_encoder(Qwen3Model, folders["text_encoder"], "text encoder", kind, dtype, device)
+
+    @torch.no_grad()
+    def encode(text: str) -> dict[str, Tensor]:
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        given = tokenizer(prompt, padding="max_length", truncation=True, max_length=PROMPT, return_tensors="pt")
+        found = model(
+            input_ids=given.input_ids.to(device),
+            attention_mask=given.attention_mask.to(device),
+            output_hidden_states=True,
+            use_cache=False,
+        ).hidden_states
+        return {"states": torch.cat([found[layer][0] for layer in LAYERS], dim=-1).cpu()}
+
+    return encode
+
+
+def predict(
+    model: nn.Module,
+    noisy: Tensor,
+    t: Tensor,
+    texts: Sequence[Mapping[str, Tensor]],
+    guidance: float = 1.0,
+    control: Tensor | None = None,
+) -> Tensor:
+    """A cell has four ids: which image, row, column, and of the prompt which token."""
+    height, width = noisy.shape[2:]
+    states = torch.stack([text["states"] for text in texts]).to(noisy)
+    cells, tokens = (torch.arange(count) for count in (height * width // 4, states.shape[1]))
+    nothing, none = torch.zeros_like(cells), torch.zeros_like(tokens)
+    columns = width // 2
+    output = model(
+        hidden_states=packed(noisy),
+        encoder_hidden_states=states,
+        timestep=t.to(noisy.device, torch.float32),
+        img_ids=torch.stack([nothing, cells // columns, cells % columns, nothing], dim=-1).to(noisy.device),
+        txt_ids=torch.stack([none, none, none, tokens], dim=-1).to(noisy.device),
+        guidance=None,
+        return_dict=False,
+    )[0]
+    return unpacked(output.float(), height, width)
+
+
+def mu(cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
+    """Fitted by its authors to the picture's cells and the steps; from 4300 cells on the steps do not count."""
+    of_200 = 0.00016927 * cells + 0.45666666
+    if cells > 4300:
+        return of_200
+    of_10 = 8.73809524e-05 * cells + 1.89833333
+    return of_200 + (of_200 - of_10) / 190.0 * (steps - 200.0)
+
+
+def shifted_times(count: int, cells: int) -> Tensor:
+    """An even table, shifted the more the larger the picture is, as ai-toolkit's scheduler for it does."""
+    grid = torch.linspace(1.0, 1.0 / count, count)
+    growth = math.exp(shift(cells, RECORD.scheduler({})))
+    return growth * grid / (1.0 + (growth - 1.0) * grid)

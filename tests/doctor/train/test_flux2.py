@@ -1,0 +1,231 @@
+"""FLUX.2 Klein trains as the other models do; its latents, embeddings, previews and LoRAs are those of diffusers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers.pipelines.flux2.pipeline_flux2_klein import Flux2KleinPipeline
+from peft import LoraConfig
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from zdoctor.doctor.families.models.flux2_in_diffusers import flux2_original_name
+from zdoctor.doctor.families.record.single_file import original_parts
+from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.progress import Progress
+from zdoctor.doctor.train.components.vae import Vae, VaeFiles
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
+from zdoctor.doctor.train.families import flux2 as family
+from zdoctor.doctor.train.families import packed, scheduler_of, unpacked
+from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
+from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+
+from .patient import go, run_with
+
+CPU = torch.device("cpu")
+NAME = "flux2_klein_4b in diffusers"
+PROMPT = SamplePrompt("a red circle", 48, 64, 3, 3, 4.0)
+
+
+def pipeline(folder: Path) -> Any:
+    pipe: Any = Flux2KleinPipeline.from_pretrained(str(folder))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def embedded(folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
+    places = {name: folder / name for name in family.TEXT_PARTS}
+    texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
+    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
+    return [texts.get(prompt) for prompt in prompts]
+
+
+def vae_of(folder: Path) -> Vae:
+    return VaeFiles(folder / "vae", "AutoencoderKLFlux2").load(CPU)
+
+
+def test_embeddings_are_those_of_the_pipeline(flux2: Path, tmp_path: Path) -> None:
+    prompts = ("a red circle", "", "a blue square beside the green sea " * 200)
+    pipe = pipeline(flux2)
+    for prompt, ours in zip(prompts, embedded(flux2, tmp_path, *prompts), strict=True):
+        states, _ = pipe.encode_prompt(prompt)
+        torch.testing.assert_close(ours["states"], states[0], rtol=1e-5, atol=1e-6)
+    (plain,) = embedded(flux2, tmp_path / "plain", PROMPT.prompt)
+    (coarse,) = embedded(flux2, tmp_path / "coarse", PROMPT.prompt, kind="int8")
+    assert 0.0 < (coarse["states"] - plain["states"]).norm() / plain["states"].norm() < 0.1
+
+
+def test_latents_are_those_of_the_pipeline(flux2: Path) -> None:
+    """Shifted and scaled by the place in a cell, too; and back again."""
+    vae, pipe = vae_of(flux2), pipeline(flux2)
+    pixels = torch.rand(1, 3, 48, 64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.no_grad():
+        ours = vae.encode(pixels)
+        theirs = pipe._encode_vae_image(pixels, torch.Generator())
+        torch.testing.assert_close(packed(ours), pipe._pack_latents(theirs), rtol=1e-5, atol=1e-5)
+        plain = pipe.vae.encode(pixels).latent_dist.mode()
+        torch.testing.assert_close(vae.decode(ours), pipe.vae.decode(plain).sample, rtol=1e-4, atol=1e-5)
+
+
+def with_adapter(folder: Path, tensors: dict[str, Tensor]) -> Any:
+    """diffusers' transformer with peft's LoRA of these numbers, as its training example makes it."""
+    model = pipeline(folder).transformer
+    names = [key.removeprefix("transformer.").removesuffix(".lora_A.weight") for key in tensors if "lora_A" in key]
+    model.add_adapter(LoraConfig(r=8, lora_alpha=8, target_modules=names))
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data.copy_(tensors[f"transformer.{name.replace('.default', '')}"])
+    return model
+
+
+def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(flux2: Path, tmp_path: Path) -> None:
+    """As examples/dreambooth/train_dreambooth_lora_flux2_klein.py computes them, with the pipeline's own helpers."""
+    model, parameters = with_network(flux2)
+    tensors = {key: torch.randn_like(value) * 0.1 for key, value in parameters.items()}
+    for key, value in parameters.items():
+        value.data.copy_(tensors[key])
+    texts = embedded(flux2, tmp_path, "a red circle", "a blue square")
+    clean, noise, t = torch.randn(2, 4, 8, 6), torch.randn(2, 4, 8, 6), torch.tensor([0.3, 0.85])
+    share = t.view(-1, 1, 1, 1)
+    guess = family.predict(model, (1 - share) * clean + share * noise, t, texts)
+    loss = (guess - (noise - clean)).square().mean()
+    torch.autograd.backward(loss)
+
+    theirs, pipe = with_adapter(flux2, tensors), Flux2KleinPipeline
+    states = torch.stack([text["states"] for text in texts])
+    x, e = (pipe._patchify_latents(latent) for latent in (clean, noise))
+    ids = pipe._prepare_latent_ids(x)
+    noisy = (1 - share) * x + share * e
+    answer = theirs(
+        hidden_states=pipe._pack_latents(noisy),
+        timestep=t,
+        guidance=None,
+        encoder_hidden_states=states,
+        txt_ids=pipe._prepare_text_ids(states),
+        img_ids=ids,
+        return_dict=False,
+    )[0]
+    their_loss = ((pipe._unpack_latents_with_ids(answer, ids) - (e - x)) ** 2).reshape(2, -1).mean(1).mean()
+    torch.autograd.backward(their_loss)
+    torch.testing.assert_close(guess, unpacked(answer, 8, 6), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(loss, their_loss, rtol=1e-5, atol=0)
+    grown = {name: value.grad for name, value in theirs.named_parameters() if "lora_" in name}
+    assert len(grown) == len(parameters)
+    for name, gradient in grown.items():
+        own = parameters[f"transformer.{name.replace('.default', '')}"].grad
+        torch.testing.assert_close(own, gradient, rtol=1e-5, atol=1e-5 * gradient.abs().max().item())
+
+
+def with_network(folder: Path) -> tuple[nn.Module, dict[str, nn.Parameter]]:
+    model = build_empty_transformer(folder / "transformer")
+    fill_transformer(model, folder / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    network = add_network(model, lora_targets(model), run_with().recipe.network, 0)
+    return model, trainable_parameters(network, family.RECORD.lora_prefix)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 4.0])
+def test_previews_are_those_of_the_pipeline(flux2: Path, tmp_path: Path, guidance: float) -> None:
+    pipe = pipeline(flux2)
+    prompt, negative = embedded(flux2, tmp_path, PROMPT.prompt, "")
+    ours = sampled(pipe.transformer, flux2, prompt, negative, guidance)
+    theirs = painted(pipe, guidance, "latent")
+    vae = vae_of(flux2)
+    middle, factor = vae._scale(ours)
+    torch.testing.assert_close(ours / factor + middle, theirs, rtol=1e-4, atol=1e-4)
+    decode_to_png(vae, ours, tmp_path / "ours.png")
+    image = painted(pipe, guidance, "pil")[0]
+    with Image.open(tmp_path / "ours.png") as written:
+        assert max(abs(a - b) for a, b in zip(written.tobytes(), image.tobytes(), strict=True)) <= 1
+
+
+def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
+    latent = denoise(
+        model,
+        scheduler_of(family.RECORD, folder, model),
+        replace(PROMPT, guidance=guidance),
+        text,
+        negative,
+        shrink=8,
+        dtype=torch.float32,
+        device=CPU,
+    )
+    assert latent is not None
+    return latent
+
+
+def painted(pipe: Any, guidance: float, kind: str) -> Any:
+    noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
+    return pipe(
+        prompt=PROMPT.prompt,
+        height=PROMPT.height,
+        width=PROMPT.width,
+        num_inference_steps=PROMPT.steps,
+        guidance_scale=guidance,
+        latents=pipe._patchify_latents(noise),
+        output_type=kind,
+    ).images
+
+
+def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux2: Path, circles: Path, tmp_path: Path) -> None:
+    result = go(run_with(architecture=NAME, steps=6, quantization=None), flux2, circles, tmp_path / "out")
+    with safe_open(result.lora, framework="pt") as file:
+        assert file.metadata()["ss_base_model_version"] == "flux2_klein_4b"
+    tensors = load_file(result.lora)
+    assert len(tensors) == 2 * (2 * 12 + 2 * 2)
+    model, parameters = with_network(flux2)
+    for key, parameter in parameters.items():
+        parameter.data.copy_(tensors[key])
+    prompt, negative = embedded(flux2, tmp_path / "cache", PROMPT.prompt, "")
+    ours = sampled(model, flux2, prompt, negative, 4.0)
+    middle, factor = vae_of(flux2)._scale(ours)
+    pipe = pipeline(flux2)
+    before = painted(pipe, 4.0, "latent")
+    pipe.load_lora_weights(result.lora)
+    after = painted(pipe, 4.0, "latent")
+    assert (after - before).abs().max() > 2e-3
+    torch.testing.assert_close(ours / factor + middle, after, rtol=1e-4, atol=1e-4)
+
+
+def test_its_authors_own_file_is_the_same_model(flux2: Path, tmp_path: Path) -> None:
+    """q, k and v of a double block are fused there, and the halves of the last modulation change places."""
+    folder = flux2 / "transformer"
+    tensors: dict[str, Tensor] = {}
+    for file in folder.glob("*.safetensors"):
+        tensors |= load_file(file)
+    last = "norm_out.linear.weight"
+    tensors[last] = torch.cat(tensors[last].chunk(2)[::-1])
+    parts = original_parts(flux2_original_name, tensors)
+    single = tmp_path / "klein.safetensors"
+    save_file({name: torch.cat([tensors[part] for part in of]) for name, of in parts.items()}, single)
+    models = [build_empty_transformer(folder) for _ in range(2)]
+    for model, place in zip(models, (folder, single), strict=True):
+        fill_transformer(model, place, quantization="none", adapter={}, dtype=torch.float32, device=CPU)
+    one, other = (model.state_dict() for model in models)
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_checkpointed_and_quantized_it_learns_alike(flux2: Path, circles: Path, tmp_path: Path) -> None:
+    def losses(name: str, **changes: Any) -> tuple[float, ...]:
+        return go(run_with(architecture=NAME, steps=3, **changes), flux2, circles, tmp_path / name).losses
+
+    plain = losses("plain", quantization=None, gradient_checkpointing=False)
+    assert losses("again", quantization=None, gradient_checkpointing=True) == pytest.approx(plain, rel=1e-5)
+    for kind in ("int8", "float8", "uint4"):
+        assert losses(kind, quantization=kind) == pytest.approx(plain, rel=0.05)
+
+
+def test_it_goes_on_bit_for_bit(flux2: Path, circles: Path, tmp_path: Path) -> None:
+    whole = run_with(architecture=NAME, steps=4)
+    straight = go(whole, flux2, circles, tmp_path / "straight")
+    go(run_with(architecture=NAME, steps=2), flux2, circles, tmp_path / "halted")
+    went_on = go(whole, flux2, circles, tmp_path / "halted")
+    one, other = load_file(straight.lora), load_file(went_on.lora)
+    assert all(torch.equal(one[name], other[name]) for name in one)
