@@ -1,9 +1,9 @@
-"""What a run trains beside the frozen model, and what a LoRA or LoKr file holds for it to begin with."""
+"""What a run trains beside the frozen model, and what the file of a LoRA or another network holds to begin with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isqrt, prod
 from typing import Any
 
@@ -15,6 +15,7 @@ from .tensors import block_linears, needed_tensors
 
 _KOHYA = "lora_unet_"
 Linears = Mapping[str, tuple[int, int]]  # (out, in) by name
+Shapes = dict[str, tuple[int, ...]]  # of what is trained on one Linear, by the names that a file has after its own
 
 
 def lokr_factor(network: Network, name: str) -> int:
@@ -33,9 +34,10 @@ def described(network: Network) -> str:
     without = f", without {network.excluded}" if network.excluded else ""
     more = ", with the refiners" if network.refiners else ""
     if network.type != "lokr":
+        kind = "" if network.type == "lora" else f" ({TITLES[network.type]})"
         alpha = f", alpha {network.scale * network.rank:g}" if network.scale != 1.0 else ""
         plus = f", LoRA+ {network.lora_plus_ratio:g}" if network.lora_plus_ratio != 1.0 else ""
-        return f"{network.rank}{alpha}{plus}{without}{more}"
+        return f"{network.rank}{kind}{alpha}{plus}{without}{more}"
     rank = lokr_rank(network)
     factors = "".join(f", {part} of {factor}" for part, factor in network.lokr_factors.items())
     return f"{'full' if rank is None else rank} (LoKr of factor {network.lokr_factor}{factors}{without}{more})"
@@ -69,6 +71,47 @@ def lokr_shapes(out: int, inputs: int, factor: int, rank: int | None) -> dict[st
     return {**first, "lokr_w2_a": (rows, rank), "lokr_w2_b": (rank, columns)}
 
 
+def _lora_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    return {"lora_A.weight": (network.rank, inputs), "lora_B.weight": (out, network.rank)}
+
+
+def _dora_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    return {**_lora_shapes(network, name, out, inputs), MAGNITUDE: (out,)}
+
+
+def _lokr_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    return {**lokr_shapes(out, inputs, lokr_factor(network, name), lokr_rank(network))}
+
+
+def _loha_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    sides = {"a": (out, network.rank), "b": (network.rank, inputs)}
+    return {f"hada_w{number}_{side}": shape for number in (1, 2) for side, shape in sides.items()}
+
+
+def _oft_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    size = out // network.rank
+    return {"oft_blocks": (network.rank, size, size)}
+
+
+# The kinds of networks: what each trains on a Linear, as LyCORIS and diffusers name it in a file.
+SHAPES: Mapping[str, Callable[[Network, str, int, int], Shapes]] = {
+    "lora": _lora_shapes,
+    "dora": _dora_shapes,
+    "lokr": _lokr_shapes,
+    "loha": _loha_shapes,
+    "oft": _oft_shapes,
+}
+TITLES = {"lora": "LoRA", "dora": "DoRA", "lokr": "LoKr", "loha": "LoHa", "oft": "OFT"}
+MAGNITUDE = "lora_magnitude_vector"
+# The matrix that takes the scale of a network in, so that its file is used at scale 1.
+SCALED = ("lora_B.weight", "hada_w1_a", "lokr_w2_a")
+
+
+def file_prefix(network: Network, prefix: str) -> str:
+    """What the keys of a file begin with: the family's own, but diffusers opens DoRAs under its own name only."""
+    return "transformer." if network.type == "dora" else prefix
+
+
 def trained_weights(network: Network, linears: Linears) -> int:
     """How many numbers are trained on those of these Linears that are not left out."""
     return sum(map(prod, network_shapes(network, _without(linears, network.excluded)).values()))
@@ -93,14 +136,12 @@ def target_linears(
 
 def network_shapes(network: Network, linears: Linears) -> dict[str, tuple[int, ...]]:
     """The shapes of what is trained, by the names that a saved file has after its prefix."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, (out, inputs) in linears.items():
-        if network.type == "lokr":
-            parts = lokr_shapes(out, inputs, lokr_factor(network, name), lokr_rank(network))
-        else:
-            parts = {"lora_A.weight": (network.rank, inputs), "lora_B.weight": (out, network.rank)}
-        found.update((f"{name}.{part}", shape) for part, shape in parts.items())
-    return found
+    shapes = SHAPES.get(network.type, _lora_shapes)
+    return {
+        f"{name}.{part}": shape
+        for name, (out, inputs) in linears.items()
+        for part, shape in shapes(network, name, out, inputs).items()
+    }
 
 
 def is_kohya(keys: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..families.network import offloaded_share
+from ..families.network import TITLES, offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.record import dataclass, replace
@@ -154,7 +154,9 @@ def _not_covered(run: Run) -> str:
     if why := run.unknown(*_COUNTS):
         return why
     recipe = run.recipe
-    if run.kind != "lora" or recipe.network.type not in ("lora", "dora", "locon", "lokr"):
+    if run.kind != "lora" or recipe.network.type not in (
+        TITLES if run.by_runner else ("lora", "dora", "locon", "lokr")
+    ):
         return "memory is predicted for the training of a LoRA or LoKr only"
     if recipe.precision.dtype not in WIDTHS:
         return f"dtype {recipe.precision.dtype} has no known size"

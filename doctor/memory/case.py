@@ -81,6 +81,21 @@ class Case:
         }
 
     @cached_property
+    def more_outputs(self) -> int:
+        """At most what zdoctor's DoRA, LoKr and OFT keep beside what a LoRA does: once more what each Linear gives.
+
+        Of one block where blocks are computed again; as if each Linear saw all tokens, which not every one does.
+        """
+        if not self.run.by_runner or self.recipe.network.type in ("lora", "loha"):
+            return 0
+        of_block: dict[str, int] = {}
+        for name, (out, _) in self.sizes.linears.items():
+            block = ".".join(name.split(".")[:2])
+            of_block[block] = of_block.get(block, 0) + out
+        together = max if self.recipe.offload.every_block_again else sum
+        return self.width * self.recipe.batch_size * sum(self.tokens) * together(of_block.values() or [0])
+
+    @cached_property
     def pictures(self) -> list[tuple[int, int]]:
         """(width, height) in pixels of the largest picture of each dataset and resolution."""
         return buckets(self.run, self.datasets)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..families import family_of
-from ..families.network import lokr_rank
+from ..families.network import TITLES, lokr_rank
 from ..model import Dataset, DatasetFolder, Hub, ModelFolder, Run, Unknown
 from ..model.buckets import bucket_size
 from ..model.record import dataclass
@@ -110,7 +110,7 @@ def saves(run: Run, model: ModelFolder | Unknown, output: str, *, goes_on: bool)
     recipe = run.recipe
     sizes = sizes_of(run, model)
     network = recipe.network
-    kinds = ("lora", "lokr") if run.by_runner else ("lora",)
+    kinds = tuple(TITLES) if run.by_runner else ("lora",)
     if isinstance(sizes, Unknown) or run.kind != "lora" or network.type not in kinds or network.narrowed:
         return
     if trainer_of(run.trainer).checkpoint_folders:
@@ -121,8 +121,8 @@ def saves(run: Run, model: ModelFolder | Unknown, output: str, *, goes_on: bool)
     kept = 0 if goes_on else kept
     width = WIDTHS.get(recipe.checkpoints.dtype, 0)
     rank = lokr_rank(network) if network.type == "lokr" else network.rank
-    of_rank = "" if rank is None else f" of rank {rank}"
-    kind = "LoKr" if network.type == "lokr" else "LoRA"
+    of_rank = "" if rank is None or network.type == "oft" else f" of rank {rank}"
+    kind = TITLES[network.type]
     what = f"{kept + 1} {kind} files{of_rank}" if kept else f"the {kind}{of_rank}"
     yield Need(what, output, (kept + 1) * parameters * width, "output_folder")
     moments = int(state_bytes(recipe.optimizer.name)) if recipe.optimizer.name.startswith("adam") else 0

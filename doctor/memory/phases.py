@@ -45,7 +45,11 @@ def error_of(case: Case) -> int:
 
 def _highest(case: Case, phases: Iterable[Phase]) -> int:
     context = CONTEXT_RANGE if case.card else HOST_BASE // 2
-    return context + max(int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total) for phase in phases)
+    return (
+        context
+        + case.more_outputs
+        + max(int((1.0 if phase.name == QUANTIZING else 1.03) * phase.total) for phase in phases)
+    )
 
 
 def host_peak_of(case: Case) -> int:

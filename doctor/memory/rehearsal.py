@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..families import family_of
+from ..families.network import TITLES
 from ..families.record.mined import mined_class_of, mined_classes
 from ..families.record.steps import WHOLE
 from ..model import Memory, Phase, Unknown
@@ -32,6 +33,7 @@ class Question:
     controls: Sequence[tuple[int, int, int]]
     text: int
     rank: int
+    kind: str
     way: str
     quantized: Sequence[str]
     checkpointing: bool
@@ -45,8 +47,9 @@ def question_of(case: Case) -> Question | Unknown:
     recipe, family = case.recipe, family_of(case.recipe.architecture)
     if case.sizes.of_kohya is not None:
         return Unknown("its transformer is of a class of the trainer's own, which is not rehearsed")
-    if recipe.network.type == "lokr":
-        return Unknown("a step with a LoKr is not rehearsed")
+    kind = TITLES.get(recipe.network.type, "LoRA")
+    if kind in ("LoKr", "OFT"):
+        return Unknown(f"a step with a {kind} is not rehearsed")
     if recipe.offload.gradient_checkpointing and recipe.offload.interval > 1:
         return Unknown("a step that computes only some blocks again is not rehearsed")
     if case.scores(1, 1) and not (case.run.by_runner and case.card):  # which multiplies in float16 there
@@ -74,6 +77,7 @@ def asked_of(case: Case) -> Question:
         controls=[(1, 1, one_control)] * case.controls,
         text=text,
         rank=recipe.network.rank,
+        kind=recipe.network.type if case.run.by_runner else "lora",
         way=case.way,
         quantized=family.quantized_blocks if recipe.precision.quantization is not None else (),
         checkpointing=recipe.offload.gradient_checkpointing,

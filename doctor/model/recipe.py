@@ -49,7 +49,8 @@ class Network:
     B @ A is multiplied by `scale`, and B learns `lora_plus_ratio` times as fast as A. Linears that `excluded`, a
     pattern of their names, finds are left out. `refiners`: those of Z-Image's refiners are trained, too.
     `narrowed`: the config chooses among the layers in a way of its own trainer. A LoKr has `lokr_factor` (-1: two
-    parts that are most alike) but for Linears in whose name a part of `lokr_factors` is.
+    parts that are most alike) but for Linears in whose name a part of `lokr_factors` is. A begins with normal numbers
+    of `start_deviation`, 0: with uniform ones. An OFT has `rank` blocks, and `alpha` is its constraint.
     The network begins with the weights of the file `initial_weights`, "": at zero.
     """
 
@@ -68,6 +69,7 @@ class Network:
     lokr_factor: int = -1
     lokr_factors: Mapping[str, int] = field(default_factory=dict)
     initial_weights: str = ""
+    start_deviation: float = 0.0
 
 
 @dataclass(frozen=True)

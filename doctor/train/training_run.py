@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..families.network import file_prefix
 from ..model.run import Run
 from .base_model import BaseModel, load_weights, open_base_model, state_identity
 from .dataset.batch_sampler import BatchSampler, epochs_to_steps
@@ -102,6 +103,10 @@ def _covered(job: Job, base: BaseModel) -> dict[str, tuple[int, int]]:
     if not covered:
         first = ", ".join(list(every)[:MOST_NAMED])
         raise TrainError(f"The config chooses no layer, so nothing would be trained. There are {first}, ….")
+    count = how.rank if how.type == "oft" else 1
+    for name, (outputs, _) in covered.items():
+        if outputs % count:
+            raise TrainError(f"The {outputs} outputs of {name} cannot be shared out to the {count} blocks of an OFT.")
     if len(covered) < len(every):
         job.progress.note(f"{len(covered)} of the {len(every)} Linears are trained, the first {next(iter(covered))}.")
     return covered
@@ -161,7 +166,7 @@ def _made(
         optimize_for_cpu(model, all_again=recipe.offload.every_block_again)
     removals = add_adapter_removal(model, base.adapter, place.dtype) if recipe.validation.painted else []
     network = add_network(model, covered, recipe.network, seed)
-    parameters = trainable_parameters(network, base.family.RECORD.lora_prefix)
+    parameters = trainable_parameters(network, file_prefix(recipe.network, base.family.RECORD.lora_prefix))
     with torch.no_grad():
         for key, value in start.items():
             parameters[key].copy_(value)

@@ -12,10 +12,16 @@ from ..weights.materialize import device_of
 
 
 class LokrLinear(nn.Module):
-    """A frozen Linear plus kron(w1, w2) while `active`; w2 is w2_a @ w2_b where `rank` makes that smaller."""
+    """A frozen Linear plus kron(w1, w2) while `active`; w2 is scale * w2_a @ w2_b where `rank` makes that smaller."""
 
     def __init__(
-        self, base: nn.Module, shape: tuple[int, int], factor: int, rank: int | None, generator: torch.Generator
+        self,
+        base: nn.Module,
+        shape: tuple[int, int],
+        factor: int,
+        rank: int | None,
+        generator: torch.Generator,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         device = device_of(base)
@@ -29,6 +35,7 @@ class LokrLinear(nn.Module):
             setattr(self, name, nn.Parameter(start.to(device)))
         self.inner = shapes["lokr_w1"][1]
         # applied one after the other
+        self.scale = 1.0 if "lokr_w2" in shapes else scale
         self.second = ("lokr_w2",) if "lokr_w2" in shapes else ("lokr_w2_b", "lokr_w2_a")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -38,5 +45,7 @@ class LokrLinear(nn.Module):
         z = x.to(y.dtype).reshape(*x.shape[:-1], self.inner, -1)
         for name in self.second:
             z = nn.functional.linear(z, self.get_parameter(name).to(y.dtype))
+        if self.scale != 1.0:
+            z = z * self.scale
         change = torch.matmul(self.get_parameter("lokr_w1").to(y.dtype), z)
         return y + change.flatten(-2)

@@ -1,107 +1,61 @@
-"""The LoRA or LoKr wraps Linears of the frozen transformer; a merged training adapter can be removed for previews."""
+"""The network wraps Linears of the frozen transformer with what is trained on each, by its kind."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...families.network import is_kohya, lokr_factor, lokr_rank, network_shapes, sources
+from ...families.network import SCALED, file_prefix, is_kohya, lokr_factor, lokr_rank, network_shapes, sources
 from ...families.record import Family
 from ...model import recipe as recipes
 from ...model.start import misfit
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
 from ..runtime.train_error import TrainError
-from ..weights.materialize import device_of, replace_module
+from ..weights.materialize import replace_module
 from ..weights.training_adapter import LoraDelta
+from .dora import DoraLinear
+from .loha import LohaLinear
 from .lokr import LokrLinear
+from .lora_linear import AdapterRemoval, Dropout, LoraLinear
+from .oft import OftLinear, skew
 
 # A LoRA's parameters as its file names them; those of a LoKr have the same names there.
 FILE_NAMES = {"lora_A": "lora_A.weight", "lora_B": "lora_B.weight"}
 Network = Mapping[str, nn.Module]
+Shape = tuple[int, int]  # (out, in)
 
 
-class Dropout(NamedTuple):
-    """The three dropouts of a LoRA, as shares.
-
-    Of the values between A and B, of the ranks (for each sample others, the same for all its tokens), and of the
-    Linears (the whole LoRA for a batch).
-    """
-
-    values: float = 0.0
-    ranks: float = 0.0
-    modules: float = 0.0
+def _lora(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
+    kind = DoraLinear if how.type == "dora" else LoraLinear
+    return kind(base, shape, how.rank, network_dropout(how), draw, how.scale, how.start_deviation)
 
 
-class LoraLinear(nn.Module):
-    """A frozen Linear plus scale * B @ A while `active`; `lora_A` (rank x in) and `lora_B` (out x rank), float32."""
-
-    def __init__(
-        self,
-        base: nn.Module,
-        shape: tuple[int, int],
-        rank: int,
-        dropout: Dropout,
-        generator: torch.Generator,
-        scale: float = 1.0,
-    ) -> None:
-        super().__init__()
-        rows, columns = shape
-        device = device_of(base)
-        self.base = base
-        self.active = True
-        self.dropout = dropout
-        self.scale = scale
-        down = torch.empty(rank, columns)
-        nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
-        self.lora_A = nn.Parameter(down.to(device))
-        self.lora_B = nn.Parameter(torch.zeros(rows, rank, device=device))
-
-    def forward(self, x: Tensor) -> Tensor:
-        flat = x.flatten(0, -2)  # what is added to it in place must be no view of it
-        y: Tensor = self.base(flat)
-        shape = (*x.shape[:-1], y.shape[-1])
-        out = self.dropout
-        if not self.active or (self.training and out.modules and torch.rand(()).item() < out.modules):
-            return y.view(shape)
-        # In bfloat16 beside a base in bfloat16, as autocast does it: half the memory and twice as fast. float16 would
-        # lose small gradients.
-        dtype = y.dtype if y.dtype == torch.bfloat16 else self.lora_A.dtype
-        low = nn.functional.linear(flat.to(dtype), self.lora_A.to(dtype))
-        if out.values:
-            low = nn.functional.dropout(low, out.values, self.training)
-        if out.ranks and self.training:
-            each = low.view(*x.shape[:-1], -1)
-            kept = torch.rand(len(x), *([1] * (x.dim() - 2)), low.shape[-1], device=low.device) > out.ranks
-            low = (each * kept / (1.0 - out.ranks)).flatten(0, -2)
-        if self.scale != 1.0:
-            low = low * self.scale
-        return y.addmm_(low, self.lora_B.to(dtype).t()).view(shape)
+def _lokr(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
+    return LokrLinear(base, shape, lokr_factor(how, name), lokr_rank(how), draw, how.scale)
 
 
-class AdapterRemoval(nn.Module):
-    """A Linear into which an adapter was merged, and which subtracts it again while `active`."""
+def _loha(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
+    return LohaLinear(base, shape, how.rank, draw, how.scale)
 
-    def __init__(self, base: nn.Module, delta: LoraDelta, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.base = base
-        self.active = False
-        device = device_of(base)
-        self.register_buffer("down", delta.down.to(device, dtype))
-        self.register_buffer("up", (delta.up * delta.scale).to(device, dtype))
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.base(x)
-        if not self.active:
-            return y
-        low = nn.functional.linear(x, self.get_buffer("down").to(x.dtype))
-        return y - nn.functional.linear(low, self.get_buffer("up").to(x.dtype))
+def _oft(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
+    return OftLinear(base, shape, how.rank, how.alpha)
+
+
+# What is trained on a Linear, by the kind of network.
+KINDS: Mapping[str, Callable[[nn.Module, Shape, recipes.Network, str, torch.Generator], nn.Module]] = {
+    "lora": _lora,
+    "dora": _lora,
+    "lokr": _lokr,
+    "loha": _loha,
+    "oft": _oft,
+}
 
 
 def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> dict[str, tuple[int, int]]:
@@ -123,11 +77,7 @@ def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], how: recip
     generator = torch.Generator().manual_seed(seed)
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
-        base = model.get_submodule(name)
-        if how.type == "lokr":
-            network[name] = LokrLinear(base, shape, lokr_factor(how, name), lokr_rank(how), generator)
-        else:
-            network[name] = LoraLinear(base, shape, how.rank, network_dropout(how), generator, how.scale)
+        network[name] = KINDS[how.type](model.get_submodule(name), shape, how, name, generator)
         replace_module(model, name, network[name])
     return network
 
@@ -155,9 +105,19 @@ def parameter_groups(how: recipes.Network, parameters: Mapping[str, nn.Parameter
     return [{"params": rest}, {"params": up, "times": how.lora_plus_ratio}]
 
 
-def at_scale_one(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """Returns a LoRA's tensors by their keys in the file, with the scale in B, so that programs read them alike."""
-    return {key: value * scale if key.endswith(FILE_NAMES["lora_B"]) else value for key, value in values.items()}
+def as_saved(values: Mapping[str, Tensor], how: recipes.Network) -> dict[str, Tensor]:
+    """Returns a network's tensors by their keys as its file has them, so that programs read them alike: to be used at
+    scale 1, with a constraint already obeyed.
+    """
+    if how.type == "oft":
+        return {key: skew(value, how.alpha) / 2 for key, value in values.items()}
+    return _scaled(values, how.scale)
+
+
+def _scaled(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
+    if scale == 1.0:
+        return dict(values)
+    return {key: value * scale if key.endswith(SCALED) else value for key, value in values.items()}
 
 
 def trainable_parameters(network: Network, prefix: str) -> dict[str, nn.Parameter]:
@@ -197,5 +157,6 @@ def read_initial_weights(
     if reason := misfit(shapes, network_shapes(network, linears), held):
         template, values = reason
         raise TrainError(template.format(path=file, **values))
-    own = {family.lora_prefix + name: tensor for name, tensor in tensors.items()}
-    return own if is_kohya(held) else at_scale_one(own, 1.0 / network.scale)
+    prefix = file_prefix(network, family.lora_prefix)
+    own = {prefix + name: tensor for name, tensor in tensors.items()}
+    return own if is_kohya(held) else _scaled(own, 1.0 / network.scale)

@@ -67,7 +67,8 @@ def lora_metadata(run: Run, step: int, epoch: int) -> dict[str, str]:
     }
     rank = lokr_rank(recipe.network) if recipe.network.type == "lokr" else recipe.network.rank
     if rank is not None:
-        fields.update(ss_network_dim=rank, ss_network_alpha=rank)
+        fields.update(ss_network_dim=rank)
+        fields.update({} if recipe.network.type == "oft" else {"ss_network_alpha": rank})
     if recipe.trigger_word:
         fields["ss_tag_frequency"] = {f"1_{recipe.trigger_word}": {recipe.trigger_word: 1}}
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in fields.items()}

@@ -42,7 +42,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
             question["blocks"],
             question["trained"],
             batch,
-            Network(rank=rank, alpha=float(rank)),
+            Network(question["kind"], rank, float(rank)),
             question["way"],
             quantized=question["quantized"],
             checkpointing=question["checkpointing"],

@@ -18,7 +18,7 @@ from ..components.vae import VaeFiles
 from ..dataset.images import DatasetImage
 from ..dataset.training_items import TrainingItem, with_trigger
 from ..families import scheduler_of
-from ..network.lora import AdapterRemoval
+from ..network.lora_linear import AdapterRemoval
 from ..runtime.allocator import empty_device_cache
 from ..runtime.stop_signals import Stop
 from ..runtime.train_error import TrainError

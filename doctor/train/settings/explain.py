@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...families import family_of
-from ...families.network import lokr_rank
+from ...families.network import TITLES, lokr_rank
 from ...model.run import Run
 from .names import KINDS, SHIFTS
 
@@ -25,13 +25,16 @@ def _of_network(run: Run) -> Iterator[str]:
     network = run.recipe.network
     if network.type == "lokr" and lokr_rank(network) is None and not run.homes.get("lycoris"):
         yield f"rank {network.rank} is ignored: a LoKr has full matrices unless lokr_full_rank is false."
-    elif network.alpha != network.rank and network.scale == 1.0:
+    elif network.type != "oft" and network.alpha != network.rank and network.scale == 1.0:
         yield (
             f"alpha {network.alpha:g} is ignored: as in ai-toolkit, this LoRA is trained and saved with "
             f"alpha = rank = {network.rank}."
         )
-    if network.type == "lokr" and not family_of(run.recipe.architecture).lokr:
-        yield "diffusers (0.42.1 tried) opens no LoKr of Flux; see that what you paint with does."
+    if network.type == "dora":
+        yield "The DoRA has diffusers' names; ComfyUI would take the LoRA alone, without its trained lengths."
+    elif network.type in ("loha", "oft") or (network.type == "lokr" and not family_of(run.recipe.architecture).lokr):
+        kind = TITLES[network.type]
+        yield f"diffusers (0.42.1 tried) opens no {kind} of this model; see that what you paint with does."
 
 
 def _of_schedule(run: Run) -> Iterator[str]:

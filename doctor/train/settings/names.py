@@ -5,9 +5,6 @@ from __future__ import annotations
 from ...memory.bytes import DTYPES as DTYPES
 from ...memory.bytes import KINDS as KINDS
 
-# Networks by the names of ai-toolkit.
-NETWORKS = ("lora", "lokr")
-
 FREE = ("AdamW", "RAdam", "SGD")
 _ADAM = ("weight_decay", "betas", "eps")
 # The settings that each optimizer takes.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...families import family_of, trained
-from ...families.network import lokr_rank
+from ...families.network import TITLES, lokr_rank
 from ...model.run import Run
 from .names import (
     CLASSES,
@@ -18,7 +18,6 @@ from .names import (
     FAVOURS,
     KINDS,
     LOSSES,
-    NETWORKS,
     OPTIMIZERS,
     SCHEDULERS,
     SCHEMES,
@@ -61,13 +60,14 @@ def _job(run: Run) -> Rows:
 
 def _model(run: Run) -> Rows:
     network = run.recipe.network
-    is_lokr, dropout = network.type == "lokr", network.dropout
-    of_rank = not is_lokr or lokr_rank(network) is not None
-    yield _one_of("network_type", "The network type", network.type, NETWORKS)
+    dropout = network.dropout
+    of_rank = network.type != "lokr" or lokr_rank(network) is not None
+    without = dropout > 0 and network.type not in ("lora", "dora")
+    yield _one_of("network_type", "The network type", network.type, TITLES)
     yield "rank", network.rank < 1 and of_rank, f"A LoRA of rank {network.rank} has nothing to train"
     told = f"The dropout {dropout:g} is not a number from 0 to below 1"
     yield "network.dropout", not 0 <= dropout < 1, told
-    yield "network.dropout", 0 < dropout < 1 and is_lokr, "Dropout of a LoKr is not supported"
+    yield "network.dropout", without, f"Dropout of a {TITLES.get(network.type, '')} is not supported"
 
 
 def _updates(run: Run) -> Rows:

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...families.network import file_prefix
 from ...model.recipe import Ema
 from ...progress import Progress
 from ..dataset.batch_sampler import BatchSampler
 from ..dataset.dataset_changes import dataset_fingerprint
 from ..dataset.training_items import TrainingItem
-from ..network.lora import at_scale_one, network_dropout, parameter_groups, trainable_parameters
+from ..network.lora import as_saved, network_dropout, parameter_groups, trainable_parameters
 from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks
@@ -66,7 +67,8 @@ class Trainer:
         # why what is held here is not the outcome of whole steps, so that it must not be saved
         self.unfit = ""
         self.note = progress.note
-        self.parameters = trainable_parameters(self.network, objective.family.RECORD.lora_prefix)
+        prefix = file_prefix(recipe.network, objective.family.RECORD.lora_prefix)
+        self.parameters = trainable_parameters(self.network, prefix)
         self.optimizer = make_optimizer(
             recipe.optimizer.name,
             recipe.optimizer.settings,
@@ -142,8 +144,7 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else self._settled()
-        scale = self.recipe.network.scale
-        return values if scale == 1.0 else at_scale_one(values, scale)
+        return as_saved(values, self.recipe.network)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -189,8 +189,11 @@ def _sources(w: Written, architecture: str | None) -> dict[str, str]:
 def _network(w: Written) -> dict[str, Any]:
     factor = w.raw("network/lokr_factor")
     left_out, unread = _chosen_layers(w.raw("network/network_kwargs"))
+    rank = w.whole("network/rank", "network/linear", default=4)
+    is_dora = _network_type(w, "network/type", default="lora") == "dora"
     return {
-        "rank": w.whole("network/rank", "network/linear", default=4),
+        "rank": rank,
+        "network.start_deviation": rank**-0.5 if is_dora and rank > 0 else 0.0,
         "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
         "network.excluded": left_out,
         "network.narrowed": unread,

@@ -11,6 +11,7 @@ from ...configs.refused import Reason, is_unknown, known, unread_settings
 from ...configs.words import names_beside, same, short
 from ...configs.written import Written
 from ...families import family_of
+from ...families.network import TITLES
 from ...model import Run, Schema, Unknown
 from ...model.datasets import Dataset
 from ...model.record import replace
@@ -66,7 +67,7 @@ def _is_without_effect(key: str) -> bool:
 def _network(run: Run, w: Written) -> Iterator[Reason]:
     kind = w.text("network/type", default="lora")
     if kind.lower() not in NETWORK_TYPES:
-        yield "network/type", f"The network type {kind} is not supported; use lora or lokr"
+        yield "network/type", f"The network type {kind} is not supported; use lora, dora or lokr"
     factor = w.raw("network/lokr_factor")
     if run.recipe.network.type == "lokr" and factor not in (None, run.recipe.network.lokr_factor):
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
@@ -74,6 +75,9 @@ def _network(run: Run, w: Written) -> Iterator[Reason]:
         told = f"network_kwargs other than {' and '.join(CHOOSING)}, which are lists of words, are not supported"
         yield "network/network_kwargs", told
     dropout = w.raw("network/dropout")
+    if dropout and run.recipe.network.type == "dora":
+        # which leaves out other values for the lengths than for the LoRA there
+        yield "network/dropout", f"Dropout of a {TITLES.get(run.recipe.network.type, '')} is not supported"
     if dropout and not isinstance(dropout, int | float):
         yield "network/dropout", f"The dropout {dropout!r} is not a number from 0 to below 1"
 

@@ -20,6 +20,13 @@ SCRIPTS = {
     for of_trainer in family.kohya.values()
     if family.own is not None and of_trainer.taken
 }
+# Their other kinds of networks for these models.
+MODULES: Mapping[str, Mapping[str, str]] = {
+    "musubi-tuner": {"networks.loha": "loha", "networks.lokr": "lokr"},
+    "sd-scripts": {"networks.oft_flux": "oft"},
+}
+# The words that each of these has for itself.
+_OWN_WORDS = {"lokr": ("factor",), "oft": ("enable_all_linear",)}
 # Without effect: there is no convolution in these models, and no text encoder is trained.
 _HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")
 _OFF = ("split_qkv", "train_t5xxl")
@@ -33,18 +40,24 @@ _MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
 
 
 def refused_network(run: Run, w: Written) -> Iterator[Reason]:
-    wanted, module = SCRIPTS[run.process_type], w.text("network_module")
-    if module != wanted:
+    taken = (SCRIPTS[run.process_type], *MODULES[run.trainer])
+    module, kind = w.text("network_module"), _kind(run, w)
+    if module not in taken:
+        wanted = " or ".join(taken)
         yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
     words = w.pairs("network_args")
     for name, value in words.items():
         if name in DROPOUTS and not _share(value):
             yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
-        known = name in (*_HARMLESS, _RATIOS[-1], *DROPOUTS) or (name in _OFF and value == "False")
-        if run.trainer == "sd-scripts":
-            known = known or name in ("train_blocks", *_RATIOS, *_INDICES.values())
+        known = name in (*_HARMLESS, *_OWN_WORDS.get(kind, ())) or (name in _OFF and value == "False")
+        if kind == "lora":
+            known = known or name in (_RATIOS[-1], *DROPOUTS)
+            if run.trainer == "sd-scripts":
+                known = known or name in ("train_blocks", *_RATIOS, *_INDICES.values())
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
+    if kind == "lokr" and not (value := words.get("factor", "-1")).lstrip("-").isdigit():
+        yield "network_args", f"network_args factor={value} is no whole number"
     try:
         if blocks_left_out(words) == "|".join(_whole(name) for name, _ in _KINDS.values()):
             yield "network_args", "The network_args leave no block of Flux with a LoRA"
@@ -57,6 +70,10 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
         return
     if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy":
         yield "network_args", "LoRA+ beside Prodigy is not supported"
+
+
+def _kind(run: Run, w: Written) -> str:
+    return MODULES[run.trainer].get(w.text("network_module"), "lora")
 
 
 def _share(value: str) -> bool:
@@ -80,9 +97,24 @@ def network_of(run: Run, w: Written) -> Network:
     network = run.recipe.network
     words = w.pairs("network_args")
     alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank
+    kind = _kind(run, w)
+    if kind == "oft":  # dim counts its blocks, alpha is the constraint, and there is no dropout
+        without = "" if words.get("enable_all_linear") else r"^(?!transformer_blocks\.\d+\.attn\.)"
+        return replace(network, type=kind, excluded=without, initial_weights=w.text("network_weights"))
+    if kind != "lora":
+        return replace(
+            network,
+            type=kind,
+            alpha=alpha,
+            scale=alpha / network.rank if network.rank else 1.0,
+            excluded=_MODULATION,
+            lokr_full_rank=False,
+            lokr_factor=int(words.get("factor", -1)),
+            initial_weights=w.text("network_weights"),
+        )
     return replace(
         network,
-        type="lora",
+        type=kind,
         alpha=alpha,
         scale=alpha / network.rank if network.rank else 1.0,
         lora_plus_ratio=plus_of(words),

@@ -1,7 +1,7 @@
-"""The file that lycoris_config names, in the runner's words: a LoKr as LyCORIS 3.4 makes one for SimpleTuner.
+"""The file that lycoris_config names, in the runner's words: a LoKr or LoHa as LyCORIS 3.4 makes one for SimpleTuner.
 
-A LoKr with two full matrices has a scale of 1, whatever linear_alpha says; of one whose second matrix is split the
-scale is linear_alpha / linear_dim.
+A LoKr with two full matrices has a scale of 1, whatever linear_alpha says; of one whose second matrix is split, and
+of a LoHa, the scale is linear_alpha / linear_dim.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ CLASSES: Mapping[str, tuple[str, ...]] = {
 FULL = 7680
 # Above the root of the shortest side (3072 in Flux) LyCORIS swaps the two parts of a side, and the runner does not.
 MOST_FACTOR = 55
+KINDS = ("lokr", "loha")
 
 
 def refused_network(run: Run, options: Written) -> Iterator[Reason]:
@@ -33,28 +34,25 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
         yield at, "The file that lycoris_config names is not there"
         return
     own = options.below("lycoris")
-    if own.text("algo", default="lora").lower() != "lokr":
+    kind = own.text("algo", default="lora").lower()
+    if kind not in KINDS:
         at = "lycoris/algo" if "lycoris/algo" in options.settings else "lycoris_config"
-        yield at, f"algo {own.text('algo', default='lora')} is not supported; use lokr, or lora_type: standard"
+        yield at, f"algo {own.text('algo', default='lora')} is not supported; use lokr, loha, or lora_type: standard"
         return
     if own.text("preset", default="full") != "full":
-        yield "lycoris/preset", f"preset {own.text('preset')} of a LoKr is not supported; leave it out"
+        yield "lycoris/preset", f"preset {own.text('preset')} is not supported; leave it out"
     if int(own.number("multiplier", default=1.0)) != 1:
         yield "lycoris/multiplier", f"multiplier {short(own.raw('multiplier'))} is not supported; use 1.0"
-    rank, alpha = own.whole("linear_dim", default=4), own.whole("linear_alpha", default=1)
-    if not _is_full(own) and alpha not in (0, rank):
-        size = f"linear_dim {rank} with linear_alpha {alpha}"
-        yield "lycoris/linear_dim", f"{size} scales a LoKr, which is not supported; use full_matrix: true"
     factor = own.raw("factor")  # null is none, too
     yield from _factor("lycoris/factor", factor if "lycoris/factor" in options.settings else -1)
-    yield from _preset(own)
+    yield from _preset(own, kind)
 
 
-def _preset(own: Written) -> Iterator[Reason]:
+def _preset(own: Written, kind: str) -> Iterator[Reason]:
     key = "lycoris/apply_preset"
     modules, known = _modules(own), ", ".join(CLASSES)
     if not modules:
-        yield key, f"Without target_module a LoKr covers every Linear, which is not supported; use {known}"
+        yield key, f"Without target_module every Linear is covered, which is not supported; use {known}"
     for module in modules:
         yield from one_of(key, "target_module", module, CLASSES, known)
     for module, settings in _map(own).items():
@@ -62,7 +60,7 @@ def _preset(own: Written) -> Iterator[Reason]:
         for name, value in settings.items() if isinstance(settings, dict) else ():
             if name == "factor":
                 yield from _factor(f"{at}/factor", value)
-            elif not (name == "algo" and str(value).lower() == "lokr"):
+            elif not (name == "algo" and str(value).lower() == kind):
                 yield f"{at}/{name}", f"{name} {short(value)} of {module} is not supported; leave it out"
 
 
@@ -72,22 +70,25 @@ def _factor(key: str, value: Any) -> Iterator[Reason]:
         yield key, f"factor {short(value)} is neither -1 nor a whole number from 1 to {MOST_FACTOR}"
 
 
-def lokr(own: Written, network: Network) -> Network:
-    """The LoKr of the file."""
+def of_lycoris(own: Written, network: Network) -> Network:
+    """The network of the file."""
     factor = own.raw("factor")
+    rank = own.whole("linear_dim", default=4)
+    alpha = own.number("linear_alpha", default=1.0) or float(rank)  # none is as much as the rank
+    whole = network.type == "lokr" and _is_full(own)
+    if whole:
+        rank, alpha = network.rank, float(network.rank)
     maps = {name: found for name, found in _map(own).items() if isinstance(found, dict) and "factor" in found}
     return replace(
         network,
-        lokr_full_rank=_is_full(own),
+        rank=rank,
+        alpha=alpha,
+        scale=alpha / rank if rank > 0 else 1.0,
+        lokr_full_rank=whole,
         excluded=_left_out(own),
         lokr_factor=factor if type(factor) is int and factor > 0 else -1,
         lokr_factors={part: found["factor"] for name, found in maps.items() for part in CLASSES.get(name, ())},
     )
-
-
-def rank_of(own: Written, default: int) -> int:
-    """linear_dim where it is one; `default` where the matrices are full."""
-    return default if _is_full(own) else own.whole("linear_dim", default=4)
 
 
 def _is_full(own: Written) -> bool:

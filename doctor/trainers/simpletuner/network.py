@@ -30,8 +30,6 @@ _TARGETS: Mapping[str, tuple[str, ...]] = {
 
 def refused_network(run: Run, options: Written) -> Iterator[Reason]:
     kind = options.text("lora_type", default="standard").lower()
-    if run.recipe.network.type == "dora":
-        yield "use_dora", "use_dora true is not supported; leave it out"
     target = options.text("flux_lora_target", default="all")
     if kind == "lycoris":
         yield from refused_lycoris(run, options)
@@ -42,9 +40,9 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
 
 
 def network_of(run: Run, options: Written) -> Network:
-    """The network as the runner takes it; most of a LoKr was found as its file was read."""
+    """The network as the runner takes it; most of LyCORIS's was found as its file was read."""
     network = run.recipe.network
-    if network.type == "lokr":
+    if network.type not in ("lora", "dora"):
         return network
     return replace(
         network,
@@ -58,7 +56,7 @@ def differences(run: Run, options: Written) -> Iterator[str]:
     """What of the network is the runner's own way."""
     if options.flag("fuse_qkv_projections"):
         yield "query, key and value have a network each (SimpleTuner with fuse_qkv_projections: one for all three)"
-    if run.recipe.network.type != "lokr" and options.number("lora_dropout", default=0.1) > 0:
+    if run.recipe.network.type in ("lora", "dora") and options.number("lora_dropout", default=0.1) > 0:
         yield "dropout leaves out inner values of the LoRA (SimpleTuner: its inputs; lora_dropout is 0.1 by default)"
 
 

@@ -14,7 +14,7 @@ from ...model.field_names import with_fields
 from ...model.recipe import Network, Recipe
 from ...model.record import replace
 from .datasets import datasets, settings
-from .lycoris import lokr, rank_of
+from .lycoris import KINDS, of_lycoris
 from .network import excluded
 from .options import PARSED, OptionFile
 
@@ -200,15 +200,13 @@ def _network(options: Written, architecture: str | None, lora: bool) -> Network:
     if not lora:
         return network
     if options.text("lora_type", default="standard") != "lycoris":
-        kind = "dora" if options.flag("use_dora") else "lora"
+        # switched off for what Quanto quantizes
+        of_quanto = "quanto" in options.text("base_model_precision", default="no_change")
+        kind = "dora" if options.flag("use_dora") and not of_quanto else "lora"
         return replace(network, type=kind, excluded=excluded(architecture, options))
     own = options.below("lycoris")
-    rank = rank_of(own, rank)
-    # another alpha is either without effect or refused
-    network = replace(network, type=own.text("algo", default="lycoris"), rank=rank, alpha=float(rank))
-    return (
-        lokr(own, network) if network.type == "lokr" else replace(network, excluded=excluded(architecture, options))
-    )
+    network = of_lycoris(own, replace(network, type=own.text("algo", default="lycoris").lower()))
+    return network if network.type in KINDS else replace(network, excluded=excluded(architecture, options))
 
 
 def _samples(options: Written, prompt: str) -> tuple[SamplePrompt, ...]:

@@ -10,8 +10,10 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch import nn
 
+from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train import TrainError
-from zdoctor.doctor.train.network.lora import Dropout, LoraLinear, at_scale_one
+from zdoctor.doctor.train.network.lora import as_saved
+from zdoctor.doctor.train.network.lora_linear import Dropout, LoraLinear
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
 
@@ -29,7 +31,7 @@ def test_a_linear_with_alpha_is_pefts() -> None:
     state = {"lora_A.default.weight": ours.lora_A, "lora_B.default.weight": ours.lora_B}
     theirs.load_state_dict({f"base_model.model.0.{key}": value for key, value in state.items()}, strict=False)
     torch.testing.assert_close(ours(x), theirs(x))
-    folded = at_scale_one({"x.lora_A.weight": ours.lora_A, "x.lora_B.weight": ours.lora_B}, 0.25)
+    folded = as_saved({"x.lora_A.weight": ours.lora_A, "x.lora_B.weight": ours.lora_B}, Network(scale=0.25))
     torch.testing.assert_close(ours(x), base(x) + x @ folded["x.lora_A.weight"].T @ folded["x.lora_B.weight"].T)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zdoctor.doctor.train.network.lora import Dropout, LoraLinear
+from zdoctor.doctor.train.network.lora_linear import Dropout, LoraLinear
 
 from ..patient import go, run_with
 from ..step.test_output_preservation import parts, trainer

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
+from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.tests.doctor.train.conftest import flux, tiny
 
-from .runs import run_of, trained
+from .runs import GENERAL, MUSUBI_SET, SCRIPTS, run_of, toml, trained
 
 __all__ = ["flux", "tiny"]
+MUSUBI = f"[general]\n{toml(GENERAL)}[[datasets]]\n{toml(MUSUBI_SET)}"
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,35 @@ def test_musubi_leaves_the_modulation_out(flux: Path, tiny: Path) -> None:
         names = lora_targets(model, trained(run_of(script)).recipe.network.excluded)
         gone = {name.rpartition(".")[0].split(".", 2)[-1] for name in lora_targets(model).keys() - names.keys()}
         assert gone == ({"adaLN_modulation"} if folder == tiny else {"norm1", "norm1_context", "norm"})
+
+
+def _of_command(script: str, words: str) -> Network:
+    """The network of a command that names the script, with the options of a config of it."""
+    options = {name: value for name, value in SCRIPTS[script].items() if name != "network_module"}
+    text = " ".join(f"--{name} {value}" for name, value in options.items())
+    return trained(
+        read_config(
+            "train.sh",
+            f"accelerate launch {script}.py {text} {words}".encode(),
+            {},
+            beside=lambda name: Found(name, MUSUBI.encode()) if name == "m.toml" else None,
+        ).runs[0]
+    ).recipe.network
+
+
+def test_the_other_kinds_are_those_of_their_modules(flux: Path) -> None:
+    loha = _of_command("zimage_train_network", "--network_module networks.loha --network_dim 8")
+    assert (loha.type, loha.rank, loha.scale) == ("loha", 8, 0.125) and "adaLN_modulation" in loha.excluded
+    words = "--network_module networks.lokr --network_args factor=4 --network_alpha 2 --network_dim 4"
+    lokr = _of_command("flux_kontext_train_network", words)
+    assert (lokr.type, lokr.lokr_factor, lokr.lokr_full_rank, lokr.scale) == ("lokr", 4, False, 0.5)
+    of_oft: dict[str, Any] = {"network_module": "networks.oft_flux", "network_dim": 4, "network_alpha": 0.001}
+    run = trained(run_of("flux_train_network", of_oft))
+    oft = run.recipe.network
+    assert (oft.type, oft.rank, oft.alpha, oft.scale, oft.dropout) == ("oft", 4, 0.001, 1.0, 0.0)
+    model = build_empty_transformer(flux / "transformer")
+    assert all(
+        ".attn." in name and name.startswith("transformer_blocks") for name in lora_targets(model, oft.excluded)
+    )
+    run = trained(run_of("flux_train_network", {**of_oft, "network_args": ["enable_all_linear=True"]}))
+    assert lora_targets(model, run.recipe.network.excluded) == lora_targets(model)

@@ -17,7 +17,10 @@ from .runs import run_of, said
         ({"network_train_unet_only": ...}, "CLIP-L is trained, too"),
         ({"model_prediction_type": ...}, "model_prediction_type sigma_scaled, which is the default,"),
         ({"model_prediction_type": "additive"}, "model_prediction_type additive"),
-        ({"network_module": "networks.oft_flux"}, "networks.oft_flux"),
+        (
+            {"network_module": "networks.dylora"},
+            "use networks.lora_flux or networks.oft_flux",
+        ),
         ({"network_args": ["rank_dropout=1"]}, "rank_dropout=1 is no number from 0 to below 1"),
         ({"network_args": ["network_reg_dims=single=4"]}, "network_args network_reg_dims=single=4"),
         ({"network_args": ["split_qkv=True"]}, "network_args split_qkv=True"),

@@ -56,7 +56,6 @@ def test_what_only_an_evaluation_looks_at() -> None:
         ({"eval_dataset_id": "a"}, "eval_dataset_id a is not supported"),
         ({"loss_type": "huber"}, "loss_type huber is not supported; use l2"),
         ({"base_model_precision": "fp8-torchao"}, "base_model_precision fp8-torchao is not supported; use no_change"),
-        ({"use_dora": True}, "use_dora true is not supported; leave it out"),
     ],
 )
 def test_the_rest_is_refused_by_name(written: dict[str, Any], why: str) -> None:

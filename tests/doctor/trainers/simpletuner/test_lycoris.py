@@ -45,6 +45,10 @@ MADE: list[tuple[dict[str, Any], dict[str, Any], int, int, str, dict[str, tuple[
         *({}, {**LOKR, "apply_preset": {"target_module": [], "module_algo_map": FACTORS}}, 42, 124872),
         *("layers.0.feed_forward.w1", {"lokr_w1": (2, 2), "lokr_w2": (128, 48)}),
     ),
+    (
+        *({}, {**LOKR, "algo": "loha", "linear_dim": 2, **ATTENTION}, 24, 18432, "layers.0.attention.to_q"),
+        {f"hada_w{n}_{side}": (96, 2) if side == "a" else (2, 96) for n in (1, 2) for side in "ab"},
+    ),
     (FLUX, LOKR, 33, 2880, "transformer_blocks.0.ff.net.2", {"lokr_w1": (2, 2), "lokr_w2": (8, 32)}),
     (FLUX, {**LOKR, **ATTENTION}, 25, 800, "transformer_blocks.0.attn.to_q", {"lokr_w1": (4, 4), "lokr_w2": (4, 4)}),
 ]
@@ -99,16 +103,23 @@ def test_what_a_lokr_has_no_say_in() -> None:
     )
 
 
+@pytest.mark.parametrize(("alpha", "scale"), [(1, 0.125), (0, 1.0), (8, 1.0), (12.0, 1.5)])
+@pytest.mark.parametrize("algo", ["loha", "lokr"])
+def test_alpha_scales_what_is_split(algo: str, alpha: float, scale: float) -> None:
+    file = {**LOKR, "algo": algo, "linear_dim": 8, "linear_alpha": alpha, "apply_preset": ATTENTION["apply_preset"]}
+    network = trained({}, lycoris=file).recipe.network
+    assert (network.type, network.rank, network.scale) == (algo, 8, scale)
+
+
 PRESET = LOKR["apply_preset"]
 
 
 @pytest.mark.parametrize(
     ("file", "why"),
     [
-        ({**LOKR, "algo": "loha"}, "algo loha is not supported; use lokr, or lora_type: standard"),
+        ({**LOKR, "algo": "boft"}, "algo boft is not supported; use lokr, loha, or lora_type: standard"),
         ({"multiplier": 1, "linear_dim": 4}, "algo lora is not supported"),
         ({**LOKR, "multiplier": 0.5}, "multiplier 0.5 is not supported; use 1.0"),
-        ({**LOKR, "linear_dim": 16}, "linear_dim 16 with linear_alpha 1 scales a LoKr"),
         ({**LOKR, "factor": 0}, "factor 0 is neither -1 nor a whole number from 1 to 55"),
         ({**LOKR, "factor": "16"}, "factor 16 is neither"),
         ({**LOKR, "factor": 64}, "factor 64 is neither"),
@@ -117,9 +128,9 @@ PRESET = LOKR["apply_preset"]
         ({**LOKR, "decompose_both": True}, "decompose_both true"),
         ({**LOKR, "rank_dropout": 0.1}, "rank_dropout 0.1"),
         ({**LOKR, "train_norm": True}, "train_norm true"),
-        ({**LOKR, "preset": "attn-mlp"}, "preset attn-mlp of a LoKr"),
+        ({**LOKR, "preset": "attn-mlp"}, "preset attn-mlp is not supported"),
         ({**LOKR, "new_thing": 3}, "new_thing 3"),
-        ({**LOKR, "apply_preset": None}, "Without target_module a LoKr covers every Linear"),
+        ({**LOKR, "apply_preset": None}, "Without target_module every Linear is covered"),
         (
             {**LOKR, "apply_preset": {"target_module": ["Transformer2DModel"]}},
             "target_module Transformer2DModel is",
