@@ -2,15 +2,16 @@
 
     python -m zdoctor.maintenance.mine_names PACKAGE SOURCE ...
 
-A SOURCE is a wheel of one version, or a git directory whose tags vX.Y.0 are read from OLDEST on. Names are what
-modules bind at their top level (submodules too, and what a package hands out lazily), and the parameters of functions
-that take no **kwargs. Written down is each that some of the versions lack: the first that has it, and the first that
-has it no more. One that came and went more than once is left out.
+A SOURCE is a wheel of one version, a git directory whose tags vX.Y.0 are read from OLDEST on, of a trainer a git
+directory that is read as it was on the first of each month, and for python the folder of typeshed's stubs, as mypy
+brings it. Names are what modules bind at their top level (submodules too, and what a package hands out lazily), the
+parameters of functions that take no **kwargs, and what the objects of a class have, with what its bases in the same
+package give it. Written down is each that some of the versions lack: the first that has it, and the first that has it
+no more. One that came and went more than once is left out.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -18,10 +19,11 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 from zdoctor.doctor.crash.versions import NAMES, release
+
+from .bindings import LAZY, NEWEST, Class, Python, handed_out, read
 
 OLDEST = {
     "diffusers": "0.27",
@@ -32,12 +34,37 @@ OLDEST = {
     "torchao": "0.5",
     "bitsandbytes": "0.41",
 }
+# Where a trainer's modules are imported from, and what of its checkout is read.
+TRAINERS = {
+    "ai-toolkit": ("toolkit", "extensions_built_in", "jobs"),
+    "sd-scripts": ("library", "networks"),
+    "musubi-tuner": ("musubi_tuner",),
+    "SimpleTuner": ("simpletuner/helpers",),
+}
+MONTHS = [f"{year}-{month:02}-01" for year in (2025, 2026) for month in range(1, 13)]
+PYTHONS = [f"3.{minor}" for minor in range(8, 16)]
 _TAG = re.compile(r"v?(\d+\.\d+\.0)")
 # Parts of packages that nobody outside of them imports.
 _INNER = re.compile(
-    r"_|tests?$|test_utils$|testing|prototype$|experimental$|commands$|cli$|scripts$|dummy_|doc$|benchmarks?$"
+    r"_|tests?$|test_utils$|testing|prototype$|experimental$|commands$|cli$|scripts$|dummy_|doc$|benchmarks?$|onnx$"
 )
-_LAZY = ("_import_structure", "_SUBMOD_ATTRS", "_SUBMODULES", "_class_to_module")
+# Stubs of compiled modules, whose names other ones hand out.
+_COMPILED = {
+    "torch/_C/_VariableFunctions.pyi": "torch/__init__.pyi",
+    "torch/_C/_nn.pyi": "torch/nn/functional.pyi",
+}
+# Modules beside the package itself whose functions and classes are known by their names alone.
+_KNOWN_BY_NAME = {
+    "torch": ("torch.nn", "torch.nn.functional", "torch.optim", "torch.utils.data"),
+    "PIL": ("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont"),
+}
+# Those of transformers' models whose classes trainers use by themselves.
+_ENCODERS = frozenset(
+    (
+        *("clip", "t5", "umt5", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_vl", "llama", "mistral"),
+        *("mistral3", "gemma", "gemma2", "gemma3", "siglip", "siglip2"),
+    )
+)
 Sources = Callable[[], Mapping[str, str]]  # a module's path to its text
 Names = Mapping[str, frozenset[str]]
 
@@ -49,7 +76,8 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
     owners: list[Names] = []
     own: set[tuple[str, str]] = set()
     for at, version in enumerate(order):
-        names, defined = _names(package, versions[version]())
+        python = (3, release(version)[1]) if package == "python" else NEWEST
+        names, defined = _names(package, versions[version](), python)
         owners.append(names)
         own |= defined
         for owner, bound in names.items():
@@ -76,150 +104,173 @@ def _grouped(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
     return {span: " ".join(sorted(found)) for span, found in sorted(made.items())}
 
 
-def _names(package: str, sources: Mapping[str, str]) -> tuple[Names, set[tuple[str, str]]]:
-    """What each module binds, and "Class.method" and functions with their parameters, as "name()"; and which of these
-    are made there, and not only imported for a module's own use."""
+def _names(package: str, sources: Mapping[str, str], python: Python) -> tuple[Names, set[tuple[str, str]]]:
+    """What each module binds, functions and each "Class.method" with their parameters as "name()", and what objects
+    have as "Class object"; and which of these are made there, and not only imported for a module's own use."""
     found: dict[str, set[str]] = defaultdict(set)
     own: set[tuple[str, str]] = set()
     taken: set[str] = set()
+    classes: dict[str, list[Class]] = defaultdict(list)
+    stars: dict[str, list[str]] = {}
+    public: dict[str, set[str]] = {}  # what `import *` takes: no submodules
+    roots = frozenset(folder.split("/")[0] for folder in TRAINERS.get(package, (package,)))
     for path, text in sources.items():
-        parts = [part for part in path.removesuffix(".py").split("/") if part != "__init__"]
+        path = _COMPILED.get(path, path)
+        parts = [part for part in path.rpartition(".")[0].split("/") if part != "__init__"]
+        encoder = parts[2:3] and parts[2] in _ENCODERS
         if any(map(_INNER.match, parts[1:])):
             continue
         module = ".".join(parts)
         for at in range(1, len(parts)):
             found[".".join(parts[:at])].add(parts[at])
             own.add((".".join(parts[:at]), parts[at]))
-        if package == "transformers" and "models" in parts[1:2] and len(parts) > 2:
+        of_a_model = package == "transformers" and "models" in parts[1:2] and len(parts) > 2
+        if of_a_model and not encoder:
             continue  # of these the package itself hands out what is asked for
-        bound, functions = _read(text, package)
-        lazy = any(word in text for word in _LAZY)  # what such a package imports for itself it does not hand out
-        found[module] |= {name for name, made in bound if made or not lazy}
-        own |= {(module, name) for name, made in bound if made or path.endswith("__init__.py")}
-        for function, parameters in functions:
+        told = read(text, roots, python)
+        for one in told.classes:
+            classes[one.name].append(one)
+        if of_a_model:
+            continue
+        lazy = any(word in text for word in LAZY)  # what such a package imports for itself it does not hand out
+        found[module] |= {name for name, made in told.bound if made or not lazy}
+        own |= {(module, name) for name, made in told.bound if made or "/__init__.py" in path}
+        inside = path.endswith(("__init__.py", ".pyi"))
+        stars[module] = [_absolute(star, module, package=inside) for star in told.stars if not lazy]
+        public[module] = {name for name, _ in told.bound}
+        for function, parameters in told.functions:
             found[f"{function}()"] |= parameters
             own |= {(f"{function}()", name) for name in parameters}
             if "**" in parameters:
                 taken.add(f"{function}()")
+    for module, names in _by_stars(public, stars).items():
+        found[module] |= names
+        own |= {(module, name) for name in names}
     if package == "transformers":  # which hands out what its models' modules name in __all__
         handed = {
             name
             for path, text in sources.items()
             if "/models/" in path
-            for name in _all(text)
+            for name in handed_out(text)
             if not re.match("TF[A-Z]|Flax", name)
         }
         found[package] |= handed
         own |= {(package, name) for name in handed}
+    for name in classes:
+        if (has := _has(name, classes, ())) is not None:
+            found[f"{name} object"] |= has
+            own |= {(f"{name} object", one) for one in has}
     # Of what is no package's own to hand out, somebody else's may bear the same name.
-    kept = {owner for owner in found if not owner.endswith("()") or re.split(r"[.(]", owner)[0] in found[package]}
+    named = set().union(*(found[owner] for owner in (package, *_KNOWN_BY_NAME.get(package, ()))))
+    if package in TRAINERS:
+        named = {re.split(r"[.( ]", owner)[0] for owner in found if _by_name(owner)}
+    kept = {owner for owner in found if not _by_name(owner) or re.split(r"[.( ]", owner)[0] in named}
     return {owner: frozenset(found[owner]) for owner in kept - taken}, own
 
 
-@cache
-def _read(text: str, package: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, set[str]], ...]]:
-    """What a module binds, and its functions. Most modules are the same in several versions."""
-    tree = ast.parse(text)
-    return tuple(_bound(tree.body, package)), tuple(_functions(tree.body))
+def _by_name(owner: str) -> bool:
+    """A function or a class, which failures name without its module."""
+    return owner.endswith((")", " object"))
 
 
-def _bound(body: Iterable[ast.stmt], package: str) -> Iterator[tuple[str, bool]]:
-    """The names that these statements bind, and whether they are made here."""
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
-                yield from _public([node.name], made=True)
-            case ast.ImportFrom() if node.level or (node.module or "").split(".")[0] == package:
-                yield from _public((alias.asname or alias.name for alias in node.names), made=False)
-            case ast.If() | ast.Try() | ast.With():
-                blocks = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
-                for block in (*blocks, *(handler.body for handler in getattr(node, "handlers", []))):
-                    yield from _bound(block, package)
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                lazy = node.value is not None and any(_root(target) in _LAZY for target in targets)
-                names = _strings(node.value) if lazy else (one.id for one in targets if isinstance(one, ast.Name))
-                yield from _public(names, made=True)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))) if _root(owner) in _LAZY:
-                yield from _public(_strings(node.value), made=True)
+def _absolute(star: str, module: str, *, package: bool) -> str:
+    level = len(star) - len(star.lstrip("."))
+    above = module.split(".")[: len(module.split(".")) - level + package] if level else []
+    return ".".join([*above, *filter(None, [star.lstrip(".")])])
 
 
-def _public(names: Iterable[str], *, made: bool) -> Iterator[tuple[str, bool]]:
-    yield from ((name, made) for name in names if not re.match("_|TF[A-Z]|Flax[A-Z]|dummy_", name))
+def _by_stars(public: Mapping[str, set[str]], stars: Mapping[str, list[str]]) -> Mapping[str, set[str]]:
+    """What modules have by `from another import *`, which may itself have it so."""
+    taken: dict[str, set[str]] = {module: set() for module in stars}
+    for _ in range(3):
+        for module, others in stars.items():
+            taken[module].update(*(public.get(other, set()) | taken.get(other, set()) for other in others))
+    return taken
 
 
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _strings(node: ast.AST | None) -> Iterator[str]:
-    words = (one.value for one in (ast.walk(node) if node else ()) if isinstance(one, ast.Constant))
-    yield from (word for word in words if isinstance(word, str) and word.isidentifier())
-
-
-def _all(text: str) -> Iterator[str]:
-    for found in re.finditer(r"^__all__ = \[([^\]]*)\]", text, re.M):
-        yield from re.findall(r"[\"'](\w+)[\"']", found[1])
-
-
-def _functions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, set[str]]]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            yield node.name, _parameters(node)
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            for part in node.body:
-                if isinstance(part, ast.FunctionDef) and (part.name == "__init__" or not part.name.startswith("_")):
-                    yield f"{node.name}.{part.name}", _parameters(part)
-
-
-def _parameters(node: ast.FunctionDef) -> set[str]:
-    told = node.args
-    names = {one.arg for one in (*told.args, *told.kwonlyargs)} - {"self", "cls"}
-    # What a decorator hands on may be another signature.
-    return names | ({"**"} if told.kwarg or node.decorator_list else set())
+def _has(name: str, classes: Mapping[str, list[Class]], below: tuple[str, ...]) -> frozenset[str] | None:
+    """What the objects of a class have, of its bases too; None where one of them computes it."""
+    has: frozenset[str] = frozenset()
+    for one in classes.get(name, ()) if name not in below else ():
+        above = [_has(base, classes, (*below, name)) for base in one.bases]
+        if one.open or None in above:
+            return None
+        has = has.union(one.has, *(part for part in above if part is not None))
+    return has
 
 
 def _of_wheel(package: str, wheel: Path) -> Sources:
     def read() -> Mapping[str, str]:
         with zipfile.ZipFile(wheel) as file:
-            names = [name for name in file.namelist() if name.startswith(f"{package}/") and name.endswith(".py")]
+            names = [
+                name for name in file.namelist() if name.startswith(f"{package}/") and name.endswith((".py", ".pyi"))
+            ]
             return {name: file.read(name).decode() for name in names}
 
     return read
 
 
-def _of_tag(package: str, folder: Path, tag: str) -> Sources:
-    def read() -> Mapping[str, str]:
-        git = ["git", f"--git-dir={folder}"]
-        listed = subprocess.check_output([*git, "ls-tree", "-r", tag], text=True).splitlines()
+def _of_commit(folders: tuple[str, ...], git: Path, commit: str) -> Sources:
+    def read_it() -> Mapping[str, str]:
+        words = ["git", f"--git-dir={git}"]
+        listed = subprocess.check_output([*words, "ls-tree", "-r", commit], text=True).splitlines()
         rows = [line.split(None, 3) for line in listed if line.endswith(".py")]
         blobs = {re.sub(r"^src/", "", path): blob for _, _, blob, path in rows}
-        blobs = {path: blob for path, blob in blobs.items() if path.startswith(f"{package}/")}
+        blobs = {path: blob for path, blob in blobs.items() if path.startswith(tuple(f"{one}/" for one in folders))}
         asked = "".join(f"{blob}\n" for blob in blobs.values())
-        data = subprocess.run([*git, "cat-file", "--batch"], input=asked.encode(), capture_output=True, check=True)
+        data = subprocess.run([*words, "cat-file", "--batch"], input=asked.encode(), capture_output=True, check=True)
         texts, at = [], 0
         for _ in blobs:
             end = data.stdout.index(b"\n", at)
             size = int(data.stdout[at:end].split()[-1])
-            texts.append(data.stdout[end + 1 : end + 1 + size].decode())
+            texts.append(data.stdout[end + 1 : end + 1 + size].decode(errors="replace"))
             at = end + size + 2
         return dict(zip(blobs, texts, strict=True))
 
-    return read
+    return read_it
+
+
+def _of_stubs(stubs: Path, version: str) -> Sources:
+    """The standard library as the package "python", in which a module is one that this Python has."""
+
+    def read_it() -> Mapping[str, str]:
+        lived = re.findall(r"^([\w.]+): (3\.\d+)-(3\.\d+)?", (stubs / "VERSIONS").read_text("utf-8"), re.M)
+        there = {name: release(first) <= release(version) <= release(last or "3.99") for name, first, last in lived}
+        texts = {}
+        for file in stubs.rglob("*.pyi"):
+            parts = file.relative_to(stubs).with_suffix("").parts
+            above = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+            if next((there[name] for name in above if name in there), False):
+                texts["/".join(("python", *file.relative_to(stubs).parts))] = file.read_text("utf-8")
+        return texts
+
+    return read_it
+
+
+def _versions(package: str, source: Path) -> Iterator[tuple[str, Sources]]:
+    if source.suffix == ".whl":
+        yield source.name.split("-")[1], _of_wheel(package, source)
+    elif package == "python":
+        yield from ((version, _of_stubs(source, version)) for version in PYTHONS)
+    elif package in TRAINERS:
+        git = ["git", f"--git-dir={source}"]
+        newest = subprocess.check_output([*git, "log", "-1", "--format=%cs"], text=True).strip()
+        for day in (*(day for day in MONTHS if day < newest), newest):
+            commit = subprocess.check_output(
+                [*git, "rev-list", "-1", f"--before={day}T23:59", "HEAD"], text=True
+            ).strip()
+            yield day, _of_commit(TRAINERS[package], source, commit)
+    else:
+        for tag in subprocess.check_output(["git", f"--git-dir={source}", "tag"], text=True).split():
+            if (found := _TAG.fullmatch(tag)) and release(found[1]) >= release(OLDEST[package]):
+                yield found[1], _of_commit((package,), source, tag)
 
 
 def main(package: str, *sources: str) -> None:
     versions: dict[str, Sources] = {}
     for source in map(Path, sources):
-        if source.suffix == ".whl":
-            versions[source.name.split("-")[1]] = _of_wheel(package, source)
-            continue
-        tags = subprocess.check_output(["git", f"--git-dir={source}", "tag"], text=True).split()
-        for tag in tags:
-            if (found := _TAG.fullmatch(tag)) and release(found[1]) >= release(OLDEST[package]):
-                versions.setdefault(found[1], _of_tag(package, source, tag))
+        for version, texts in _versions(package, source):
+            versions.setdefault(version, texts)
     file = NAMES / f"{package}.json"
     file.write_text(json.dumps(mined(package, versions), indent=0, separators=(",", ":")) + "\n", "utf-8")
     print(f"{file}: {file.stat().st_size} bytes", file=sys.stderr)

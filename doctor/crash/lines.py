@@ -43,6 +43,14 @@ _BAR = re.compile(r"\d+%\|[^|\n]*\| *[\d.?]+\w*/[^\[\]\n]*\[[^\]\n]*\]|\d+it \[[
 IS_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?\d")
 
 
+# ComfyUI's report names the exception above its traceback, which stands in a block and ends without it.
+_REPORT = re.compile(
+    r"^(?P<before>\W*Exception Type:\W*(?P<type>[\w.]+)\W*\n)\W*Exception Message:[* ]*(?P<message>.*)"
+    r"(?:(?P<more>(?:\n(?!#).*){0,40}?)(?P<between>\n+#+ Stack Trace\n+```[^\n]*\n(?:(?!```).*\n){1,400}?)```)?",
+    re.M,
+)
+
+
 class Lines(list[str]):
     """Lines of a log, in order, and for each its number in the log, from 1."""
 
@@ -113,11 +121,23 @@ def _copied(text: str) -> str:
         text = _CONTAINER.sub(lambda line: _logged(line[0]), text)
     if "</" in text or "<br" in text:
         text = _TAG.sub("", text.replace("<br>", "\n").replace("<br/>", "\n").replace("<br />", "\n"))
+    if "Exception Message:" in text:
+        text = _REPORT.sub(_with_its_end, text)
     if "&" in text:
         text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     for sign, plain in _TYPOGRAPHY:
         text = text.replace(sign, plain)
     return text
+
+
+def _with_its_end(report: re.Match[str]) -> str:
+    """A report with the exception where it belongs, in as many lines."""
+    error = f"{report['type']}: {report['message'].strip()}"
+    if report["between"] is None:
+        return f"{report['before']}{error}"
+    rest = " ".join(report["more"].split())
+    lines = "\n" * (1 + report["more"].count("\n"))
+    return f"{report['before']}{lines[1:]}{report['between']}{error} {rest}".rstrip()
 
 
 def _logged(line: str) -> str:

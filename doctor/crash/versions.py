@@ -1,7 +1,8 @@
 """Names that a package has only in some of its versions: what an ImportError, an AttributeError or a TypeError means.
 
-maintenance/mine_names.py writes `names/PACKAGE.json`: for each module, and each "Class.method()", the names that some
-versions lack, by the first version that has them and the first that has them no more ("-" where all mined ones do).
+maintenance/mine_names.py writes `names/PACKAGE.json`: for each module, each "Class.method()" and each "Class object",
+the names that some versions lack, by the first version that has them and the first that has them no more ("-" where
+all mined ones do). A trainer's versions are days; Python's own modules stand below "python".
 """
 
 from __future__ import annotations
@@ -23,17 +24,41 @@ _ASKED = tuple(
         (
             r"cannot import name ['\"](?P<name>\w+)['\"] from ['\"](?P<owner>[\w.]+)['\"](?! \(unknown location)",
             r"(?P<module>No module) named ['\"](?P<owner>\w[\w.]*)\.(?P<name>\w+)['\"]",
+            r"^(?P<only>No module) named ['\"](?P<name>\w+)['\"]",
+            r"(?P<thing>['\"])(?P<owner>[A-Z]\w*)['\"] (?:object )?has no attribute ['\"](?P<name>\w+)",
             r"module ['\"]?(?P<owner>\w[\w.]*?)['\"]? has no attribute ['\"]?(?P<name>\w+)",
             r"(?P<owner>(?:[A-Z]\w+\.)?\w+\(\)) got an unexpected keyword argument ['\"](?P<name>\w+)['\"]",
         ),
     )
 )
 _ASKER = re.compile(r"(?:site|dist)-packages[/\\](\w+)")
-_SOURCES = {
-    "torchao": "https://github.com/pytorch/ao",
-    "bitsandbytes": "https://github.com/bitsandbytes-foundation/bitsandbytes",
+# Whose modules these are, where they are called otherwise.
+_TRAINERS = {
+    "toolkit": "ai-toolkit",
+    "extensions_built_in": "ai-toolkit",
+    "jobs": "ai-toolkit",
+    "library": "sd-scripts",
+    "networks": "sd-scripts",
+    "musubi_tuner": "musubi-tuner",
+    "simpletuner": "SimpleTuner",
 }
-_HUGGING_FACE = "https://github.com/huggingface/{}"
+_SOURCES = {
+    "PIL": "https://github.com/python-pillow/Pillow/releases",
+    "SimpleTuner": "https://github.com/bghira/SimpleTuner",
+    "ai-toolkit": "https://github.com/ostris/ai-toolkit",
+    "bitsandbytes": "https://github.com/bitsandbytes-foundation/bitsandbytes/releases",
+    "gradio": "https://github.com/gradio-app/gradio/releases",
+    "musubi-tuner": "https://github.com/kohya-ss/musubi-tuner",
+    "numpy": "https://github.com/numpy/numpy/releases",
+    "python": "https://docs.python.org/3/whatsnew/",
+    "sd-scripts": "https://github.com/kohya-ss/sd-scripts",
+    "torch": "https://github.com/pytorch/pytorch/releases",
+    "torchao": "https://github.com/pytorch/ao/releases",
+    "torchaudio": "https://github.com/pytorch/audio/releases",
+    "torchvision": "https://github.com/pytorch/vision/releases",
+}
+_HUGGING_FACE = "https://github.com/huggingface/{}/releases"
+_INSTALLED_AS = {"PIL": "pillow"}
 
 
 class Lived(NamedTuple):
@@ -53,8 +78,9 @@ def by_version(failure: Failure, versions: Mapping[str, str]) -> Known | None:
     message = " ".join(failure.message.split())
     for pattern in _ASKED:
         if (asked := pattern.search(message)) is not None:
-            owner, name = asked["owner"], asked["name"]
-            while "module" in asked.groupdict() and "." in owner and not any(lived(owner, name)):
+            groups, name = asked.groupdict(""), asked["name"]
+            owner = "python" if groups.get("only") else groups["owner"] + " object" * bool(groups.get("thing"))
+            while groups.get("module") and "." in owner and not any(lived(owner, name)):
                 owner, _, name = owner.rpartition(".")  # the whole package of that module may be lacking
             return _told(owner, name, failure, versions)
     return None
@@ -62,42 +88,65 @@ def by_version(failure: Failure, versions: Mapping[str, str]) -> Known | None:
 
 def lived(owner: str, name: str) -> Iterator[tuple[str, Lived]]:
     """Of each package that has such an owner: its name, and how long it had the name."""
-    packages = _packages() if owner.endswith("()") else {owner.partition(".")[0]} & _packages()
-    for package in sorted(packages):
+    root = owner.partition(".")[0]
+    anyone = owner.endswith(("()", " object"))
+    for package in (
+        sorted(_packages()) if anyone else [_TRAINERS.get(root, root if root in _packages() else "python")]
+    ):
         order, names = _names(package)
-        if (spans := names.get(owner, {}).get(name)) is not None:
+        asked = f"python.{owner}" if package == "python" != root and not anyone else owner
+        if (spans := names.get(asked, {}).get(name)) is not None:
             since, gone = (None if version == "-" else version for version in spans)
             yield package, Lived(since, gone, order[order.index(since) - 1] if since else None)
 
 
 def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) -> Known | None:
     found = list(lived(owner, name))
+    if owner.endswith(("()", " object")):  # which a trainer's code shares with many others
+        files = " ".join(frame.file for frame in failure.frames).lower()
+        found = [one for one in found if one[0] not in _TRAINERS.values() or one[0].lower() in files]
     if len(found) != 1:
         return None
-    package, span = found[0]
+    mined, span = found[0]
+    package = _INSTALLED_AS.get(mined, mined)
     here = versions.get(package.replace("_", "-"), "")
     young = span.since is not None and (not here or release(here) < release(span.since))
     old = span.gone is not None and (not here or release(here) >= release(span.gone))
     if not (young or old):
         return None
-    what = f"{owner} {name}=" if owner.endswith("()") else f"{owner}.{name}"
+    what = _called(owner, name)
     said = [f"{package} {span.since} has {what}, {span.before} not yet"] if young else []
     said += [f"{package} {span.gone} has {what} no more"] if old else []
-    kept = ",".join([f">={span.since}"] * young + [f"<{span.gone}"] * (span.gone is not None))
-    asker = _asker(failure, package)
     cause = f"{'; '.join(said)}. {_installed(package, here, young=young, old=old)}"
+    do = _cure(package, span, _asker(failure, mined), old=old, young=young)
+    avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old and not young else ""
+    return Known(cause, do, avoid, error=failure.name, source=_SOURCES.get(mined) or _HUGGING_FACE.format(mined))
+
+
+def _called(owner: str, name: str) -> str:
+    if owner.endswith("()"):
+        return f"{owner} {name}="
+    owner = owner.removesuffix(" object").removeprefix("python.")
+    return name if owner == "python" else f"{owner}.{name}"
+
+
+def _cure(package: str, span: Lived, asker: str, *, old: bool, young: bool) -> str:
+    kept = ",".join([f">={span.since}"] * young + [f"<{span.gone}"] * (span.gone is not None))
+    if package in _TRAINERS.values() and old and not young:
+        return f"Update {asker or 'what asks for it'}, which was written for an older {package}."
+    if package in _TRAINERS.values():
+        return f"In the folder of {package}: git pull, then in its environment pip install -r requirements.txt"
+    if package == "python":
+        return f"Update {asker or 'what asks for it'}, or make the environment anew with {package}{kept}."
     if old and not young:
-        do = (
+        return (
             f'Update {asker or "what asks for it"}; where there is no newer one: pip install "{package}{kept}". A '
             "trainer names what goes together: pip install -r requirements.txt in its folder and its environment."
         )
-    else:
-        do = (
-            "In the program's folder and its environment: pip install -r requirements.txt; without requirements: pip "
-            f'install "{package}{kept}"'
-        )
-    avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old else ""
-    return Known(cause, do, avoid, error=failure.name, source=f"{_source(package)}/releases")
+    return (
+        "In the program's folder and its environment: pip install -r requirements.txt; without requirements: pip "
+        f'install "{package}{kept}"'
+    )
 
 
 def _installed(package: str, here: str, *, young: bool, old: bool) -> str:
@@ -110,10 +159,6 @@ def _asker(failure: Failure, package: str) -> str:
     """The package whose code asks, where it is another one."""
     asking = [found[1] for frame in failure.frames if (found := _ASKER.search(frame.file)) is not None]
     return next((name for name in reversed(asking) if name != package), "")
-
-
-def _source(package: str) -> str:
-    return _SOURCES.get(package) or _HUGGING_FACE.format(package)
 
 
 @cache

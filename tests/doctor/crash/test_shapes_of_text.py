@@ -138,7 +138,7 @@ def test_what_a_log_says_later_is_not_the_message() -> None:
             "Reported",
             "No matching distribution found for torch==9",
         ),
-        ("npm error code ERESOLVE\nnpm error could not resolve", "Reported", "code ERESOLVE\ncould not resolve"),
+        ("npm error code EODD\nnpm error could not resolve", "Reported", "code EODD\ncould not resolve"),
         ("fatal: the remote end hung up", "Reported", "the remote end hung up"),
     ],
 )
@@ -215,3 +215,17 @@ def test_a_traceback_behind_a_bar_and_before_one() -> None:
     bar = "steps:   0%|          | 0/1600 [00:00<?, ?it/s]"
     text = bar + traceback(OOM, ("/x/run.py", "main", "loss.backward()")).rstrip("\n") + f"\r{bar}\n"
     assert explain(text, SIGNATURES).rules == ("MEM001",)
+
+
+def test_comfyuis_report_names_the_exception_above_its_traceback() -> None:
+    report = (
+        "# ComfyUI Error Report\n## Error Details\n- **Node ID:** 3\n- **Exception Type:** ValueError\n"
+        "- **Exception Message:** odd\nand more\n\n## Stack Trace\n```\n"
+        '  File "/x/ComfyUI/execution.py", line 496, in execute\n    run(x)\n\n'
+        '  File "/x/ComfyUI/nodes.py", line 20, in sample\n    return mine(x)\n\n```\n'
+        "## System Information\n- **ComfyUI Version:** 0.3.40\n"
+    )
+    failure = the_failure(report)
+    assert (failure.name, failure.message, len(failure.frames), failure.at) == ("ValueError", "odd and more", 2, 16)
+    cut = report.partition("  File")[0]
+    assert the_failure(cut).name == "ValueError"

@@ -22,10 +22,24 @@ PACKAGES = sorted(file.stem for file in NAMES.glob("*.json"))
     [
         ("ImportError: cannot import name 'ZImagePipeline' from 'diffusers' (/v/x.py)", "diffusers 0.36.0 has"),
         ("ModuleNotFoundError: No module named 'diffusers.models.attention_dispatch'", "0.35.0 has"),
-        ("ModuleNotFoundError: No module named 'transformers.models.qwen3_vl.modeling_qwen3_vl'", "4.55.0 not yet"),
+        ("ModuleNotFoundError: No module named 'transformers.models.qwen3_vl.modeling_qwen3_vl'", "4.56.0 not yet"),
         ("AttributeError: module 'diffusers' has no attribute 'AutoencoderKLWan'", "diffusers 0.33.0 has"),
         ("AttributeError: module diffusers has no attribute AutoencoderKLWan. Did you mean: 'x'?", "0.33.0 has"),
         ("ImportError: cannot import name 'HfFolder' from 'huggingface_hub' (/v/x.py)", "no more"),
+        (
+            "AttributeError: module 'torch.nn' has no attribute 'RMSNorm'",
+            "torch 2.4.0 has torch.nn.RMSNorm, 2.3.0 not",
+        ),
+        ("TypeError: scaled_dot_product_attention() got an unexpected keyword argument 'enable_gqa'", "torch 2.5.0"),
+        (
+            "AttributeError: 'ImageDraw' object has no attribute 'textsize'",
+            "pillow 10.0.0 has ImageDraw.textsize no more",
+        ),
+        (
+            "AttributeError: 'Trainer' object has no attribute 'tokenizer'",
+            "transformers 5.0.0 has Trainer.tokenizer no",
+        ),
+        ("ImportError: cannot import name 'anima_utils' from 'library' (/x/y.py)", "sd-scripts 2026-02-16 has"),
     ],
 )
 def test_the_versions_are_named(error: str, said: str) -> None:
@@ -56,6 +70,16 @@ def test_a_version_in_the_log_decides() -> None:
 def test_of_another_name_nothing_is_said(error: str) -> None:
     told = explain(script(error), SIGNATURES)
     assert " has diffusers." not in told.cause and " not yet" not in told.cause
+
+
+def test_a_class_that_others_have_too_is_a_trainers_only_in_its_own_files() -> None:
+    error = "AttributeError: 'ImageDataset' object has no attribute 'fp_latent_window_size'"
+    asked = "TypeError: ImageDataset.prepare_for_training() got an unexpected keyword argument 'num_timestep_buckets'"
+    for said in (asked, error):
+        assert "musubi-tuner" not in explain(script(said), SIGNATURES).cause
+    own = script(asked).replace('File "', 'File "/home/li/musubi-tuner/src')
+    assert "musubi-tuner 2025-09-01 has" in explain(own, SIGNATURES).cause
+    assert "git pull" in explain(own, SIGNATURES).do
 
 
 def test_who_asks_for_what_is_gone_is_named() -> None:

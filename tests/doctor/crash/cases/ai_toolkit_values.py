@@ -163,7 +163,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "packages apart": (
         ai_toolkit("ImportError: cannot import name 'Gemma4UnifiedForConditionalGeneration' from 'transformers'"),
         "",
-        "5.6.0 not yet. The one that is installed is older.",
+        "5.9.0 not yet. The one that is installed is older.",
     ),
     "half an installation": (
         ai_toolkit(
