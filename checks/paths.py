@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ..doctor.families import family_of
-from ..doctor.model import Files, Finding, Run, System, Unknown, WritePlace, Writes, found
-from ..doctor.model.pattern import pattern
+from ..doctor.model import Entry, Files, Finding, Run, System, Unknown, WritePlace, Writes, found
+from ..doctor.model.paths import DRIVE, PLACEHOLDER
+from ..doctor.model.record import replace
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
 from .keys.values import ends
 
-PLACEHOLDER = pattern(r"^/?path/to\b|^[A-Za-z]:[\\/]+path[\\/]+to\b|\byour[-_ ]|^<.*>$|\bpath/to/", re.IGNORECASE)
-DRIVE = pattern(r"^[A-Za-z]:[\\/]|^\\\\")
 _READ_ONLY = "The run ends with an OSError {phase}, after the model was loaded."
 _NO_FILE = "The run ends when it opens the folder, after the transformer was loaded "
 _NO_FILE += "(on Linux with OSError: No such device, os error 19)."
@@ -111,7 +109,7 @@ def adapter_path_is_directory(run: Run, files: Files) -> Iterator[Finding]:
 @prevents("HFValidationError", r"Repo id must")
 @prevents("ValueError", r"is not a local file or a hub file reference|Failed to download assistant LoRA from")
 @prevents("OSError", r"couldn't connect to 'https://huggingface\.co'.*looks like (/|[A-Za-z]:\S|\.|~)")
-def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
+def missing_path(run: Run, files: Files, elsewhere: str, system: System) -> Iterator[Finding]:
     """A path of the config that does not exist.
 
     What: The base model, the adapter or a dataset folder is not where the config says, or a file is where
@@ -144,7 +142,7 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
             message = "{text} does not exist: {trainer} does not expand ~. Write {home} in its place."
         else:
             message = not_there(text, entry.kind, system.os)
-        yield found(
+        told = found(
             run.where(key),
             message,
             otherwise=_otherwise(run.trainer, is_data, text),
@@ -156,6 +154,21 @@ def missing_path(run: Run, files: Files, system: System) -> Iterator[Finding]:
             os=system.os,
             key=key,
         )
+        yield unless_elsewhere(told, entry, elsewhere)
+
+
+def unless_elsewhere(told: Finding, entry: Entry, elsewhere: str) -> Finding:
+    """What is said of a path that leads nowhere; a warning where it may lead somewhere when the run is started."""
+    if entry.kind != "missing" or PLACEHOLDER.search(str(told.args.get("text"))):
+        return told
+    if entry.seen_from:
+        otherwise = told.otherwise + " Not so where it is started in {above}: from there it leads somewhere."
+    elif elsewhere:
+        otherwise = told.otherwise + " But {elsewhere}."
+    else:
+        return told
+    args = {**told.args, "above": entry.seen_from, "elsewhere": elsewhere}
+    return replace(told, severity="warning", otherwise=otherwise, args=args)
 
 
 def not_there(text: str, kind: str, os: str) -> str:

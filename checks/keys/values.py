@@ -29,11 +29,22 @@ UNLESS_YOURS_KNOWS = (
 UNLESS_FILLED = "It does not where a program puts a value in its place before."
 STOPS_UNLESS_FILLED = f"{STOPS} {UNLESS_FILLED}"
 UNLESS_WHOLE = "It does not where the whole file holds what ... stands for."
-# What a program puts values into before a trainer reads it: the marks of a template, and a value that is one.
-TEMPLATE = re.compile(r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>|[=:][ \t]*\{[A-Za-z][\w -]*\}")
-_TO_BE_FILLED = re.compile(rf"\s*(?:{TEMPLATE.pattern}|\$?\{{[\w -]*\}}|\$[A-Z]\w*|%\w+%|@?__\w+__@?|@\w+@)\s*")
-# A line that stands for others, as in documents; of YAML "..." alone is the end of a document.
-ABRIDGED = re.compile(r"(?m)^[ \t]*(?:(?:#+|//)[ \t]*(?:\.{3}|\u2026)|(?:\.{3}|\u2026)[ \t]*\S)")
+# What a program, or whoever copies it, puts values into before a trainer reads it: the marks of a template.
+TEMPLATE = re.compile(
+    r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>|[=:][ \t]*\{[A-Za-z][\w -]*\}"
+    r"|[=:\[,][ \t]*[\"']?(?:\$[A-Z]\w*|\$\{|__[A-Za-z]\w*__|@\w+@|%[A-Za-z]\w*%|<[A-Za-z][^<>]*>)"
+)
+# A value that is such a mark or one for whoever reads it: <steps>, [RANK], LR, XX, your_model. No word of a config.
+_TO_BE_FILLED = re.compile(
+    rf"\s*(?:{TEMPLATE.pattern}|\$?\{{[^{{}}]*\}}|\$\w+|%\w+%|@?__\w+__@?|@\w+@|<[^<>]+>|\[[A-Za-z][^\[\]]*\]"
+    r"|(?!(?:AUTO|FALSE|INF|NAN|NO|NONE|NULL|OFF|ON|TRUE|YES)\b)[A-Z][A-Z0-9_]*|[xX?]+|\.{3}|\u2026"
+    r"|(?i:your[ _-].*|todo|change_?me))\s*"
+)
+# A line that stands for others, or a value that does, as in documents; of YAML "..." alone is the end of a document.
+ABRIDGED = re.compile(
+    r"(?m)^[ \t]*(?:(?:#+|//)[ \t]*(?:\.{3}|\u2026)|(?:\.{3}|\u2026)[ \t]*\S"
+    r"|[^#\r\n]*[=:][ \t]*(?:\.{3}|\u2026)[ \t]*,?[ \t]*$)"
+)
 BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...doctor.model import Finding, Run, Severity, found
+from ...doctor.model import Config, Finding, Run, Severity, found
 from ...doctor.trainers.kohya.read import settings_of_datasets
 from ...doctor.trainers.kohya.starts import options_of
 
@@ -41,6 +41,11 @@ def refused(run: Run, key: str, message: str, when: str, *, severity: Severity |
     evidence = {"key": key, "when": when}
     otherwise = "The trainer stops {when}."
     return found(run.where(key), message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
+
+
+def left_to_the_command_line(config: Config, run: Run, *options: str) -> bool:
+    """Whether a file of options writes none of these, which the command line beside it may give."""
+    return config.format == "toml" and all(run.setting(option) is None for option in options)
 
 
 def trains(run: Run) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
 from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Schema, found
+from ...doctor.model.paths import PLACEHOLDER
 from ...doctor.rules import NotApplicable, prevents, rule
 from ..dataset import some_unreadable
 from ..keys.misspelled import meant, words
 from ..keys.values import bad
-from ..paths import PLACEHOLDER
+from ..paths import unless_elsewhere
 from . import TRAINERS, trains
 
 _TORCH = words("""
@@ -56,7 +57,7 @@ _IN_FILE = "{text}, the {option} of a dataset, does not exist."
 @rule("KOH012", "error", "missing-file-beside-the-model", trainers=TRAINERS)
 @prevents("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)")
 @prevents("UnboundLocalError", r"local variable 'prompts'")
-def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
+def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Iterator[Finding]:
     """A settings or dataset file, prompts, weights or a saved state that are not there.
 
     What: The file of --config_file, --dataset_config, --sample_prompts, --network_weights or --base_weights, or the
@@ -85,14 +86,16 @@ def missing_file_beside_the_model(run: Run, files: Files) -> Iterator[Finding]:
             message = "{text} ends in none of .txt, .toml and .json, the files that prompts are read from."
         else:
             continue
-        yield found(
+        told = found(
             run.where(option),
             message,
             otherwise="The trainer stops at once."
             if of_datasets or option == "config_file"
             else "The run ends when it opens it, after the model was loaded.",
-            evidence={"option": option.rpartition("/")[2], "text": text},
+            evidence={"option": option.rpartition("/")[2]},
+            text=text,
         )
+        yield unless_elsewhere(told, entry, elsewhere)
 
 
 @rule("KOH013", "error", "unknown-optimizer-or-schedule", trainers=TRAINERS)

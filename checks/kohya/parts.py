@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from ...doctor.families import family_of
 from ...doctor.families.part_files import part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
+from ...doctor.model.paths import PLACEHOLDER
 from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..keys.misspelled import meant
 from ..model.contents import contents
-from ..paths import PLACEHOLDER, looks_local, not_there
+from ..paths import looks_local, not_there, unless_elsewhere
 from . import ELSEWHERE, TRAINERS, trains
 
 _NAMES = {
@@ -47,7 +48,7 @@ _KOHYAS = {
 @prevents("FileNotFoundError", r"No such file or directory: .*\.(safetensors|sft)")
 @prevents("TypeError", r"expected str, bytes or os\.PathLike object, not NoneType")
 def missing_part_file(
-    config: Config, run: Run, files: Files, model: ModelFolder, system: System
+    config: Config, run: Run, files: Files, model: ModelFolder, elsewhere: str, system: System
 ) -> Iterator[Finding]:
     """A file of the model that is not named, or not there.
 
@@ -82,7 +83,8 @@ def missing_part_file(
         if entry.kind == "denied":
             hidden = entry.path
         elif entry.is_gone or (entry.kind == "folder" and not part.loose):
-            yield from _absent(run, part, text, entry.kind, component, system.os)
+            for one in _absent(run, part, text, entry.kind, component, system.os):
+                yield unless_elsewhere(one, entry, elsewhere)
         elif component and (gone := [weight.name for weight in component.weights if weight.problem == "missing"]):
             yield found(
                 run.where(part.option),
@@ -137,7 +139,8 @@ def _absent(
         run.where(part.option),
         message,
         otherwise="The run ends when it opens {what}.",
-        evidence={"option": part.option, "text": text},
+        evidence={"option": part.option},
+        text=text,
         trainer=run.trainer,
         what=_named(part),
         os=os,

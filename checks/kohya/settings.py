@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ...doctor.model import Config, Finding, ModelFolder, Run, Severity
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
-from . import DATA, ELSEWHERE, TRAINERS, anywhere, number, on, refused, trains
+from . import DATA, ELSEWHERE, TRAINERS, anywhere, left_to_the_command_line, number, on, refused, trains
 from .buckets import bucket_sizes
 from .swaps import most_swapped
 
@@ -55,7 +56,7 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
         raise NotApplicable
     if why := run.unknown("scheduler", "optimizer", "dtype", "quantization"):
         raise Unestablished(why)
-    yield from _shared(run)
+    yield from _shared(config, run)
     yield from _swap(run, model)
     if run.trainer == "sd-scripts":
         yield from _changed_though_cached(config, run)
@@ -64,15 +65,24 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
         yield from _musubi(config, run)
 
 
-def _shared(run: Run) -> Iterator[Finding]:
+def _against(config: Config, run: Run, key: str, why: str, when: str, *beside: str, **args: Any) -> Finding:
+    """A setting that the trainer refuses for what the options `beside` say, or for what they are by default."""
+    elsewhere = left_to_the_command_line(config, run, *beside)
+    severity: Severity | None = "warning" if elsewhere else None
+    return refused(run, key, why + ELSEWHERE * elsewhere, when, severity=severity, **args)
+
+
+def _shared(config: Config, run: Run) -> Iterator[Finding]:
     schedule, optimizer = run.recipe.lr_scheduler.name, run.recipe.optimizer.name
     if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not optimizer.endswith("schedulefree"):
         why = "{key} is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does."
         warmup = run.setting("lr_warmup_steps")
-        yield refused(run, "lr_warmup_steps", why, _NETWORK, warmup=warmup, schedule=schedule)
+        beside = ("lr_scheduler", "lr_scheduler_type")
+        yield _against(config, run, "lr_warmup_steps", why, _NETWORK, *beside, warmup=warmup, schedule=schedule)
     if schedule.startswith("adafactor") and not optimizer.startswith("adafactor"):
         why = "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}."
-        yield refused(run, "scheduler", why, _NETWORK, schedule=schedule, optimizer=optimizer)
+        args = {"schedule": schedule, "optimizer": optimizer}
+        yield _against(config, run, "scheduler", why, _NETWORK, "optimizer_type", **args)
     for name in ("network_args", "optimizer_args"):
         bad = next((entry for entry in _entries(run, name) if "=" not in entry), None)
         if bad is not None:
@@ -141,7 +151,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
     yield from bucket_sizes(config, run)
     if recipe.optimizer.name != "adafactor" and on(run, "fused_backward_pass"):
         why = "{key} works with the optimizer Adafactor only."
-        yield refused(run, "fused_backward_pass", why, _NETWORK)
+        yield _against(config, run, "fused_backward_pass", why, _NETWORK, "optimizer_type")
     part = model.components.get("transformer")
     wide = {tensor.dtype for tensor in part.tensors.values() if len(tensor.shape) == 2} if part is not None else ()
     if recipe.architecture == "flux" and eight_bits and wide == {"F8_E5M2"}:
@@ -151,7 +161,7 @@ def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Findin
 
 def _musubi(config: Config, run: Run) -> Iterator[Finding]:
     if on(run, "fp8_scaled") and not on(run, "fp8_base"):
-        yield refused(run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START)
+        yield _against(config, run, "fp8_scaled", "fp8_scaled needs fp8_base beside it.", _START, "fp8_base")
     if on(run, "sage_attn"):
         yield refused(run, "sage_attn", "SageAttention cannot train; sdpa can.", _START)
     elif not any(on(run, name) for name in _ATTENTION) and config.format == "shell":

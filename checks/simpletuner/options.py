@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ...doctor.model import Config, Finding, Run, Schema, found
+from ...doctor.model import Config, Finding, Run, Schema, Severity, found
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers.simpletuner.names import JSON_OPTIONS, OPTIMIZERS, REMOVED_OPTIMIZERS
 from ...doctor.trainers.simpletuner.options import options_of
@@ -124,14 +124,17 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
         return
     key = "num_train_epochs"
     written = arriving(run, key) is not None
+    excerpt = not written and not (run.setting("data_backend_config") or run.setting("output_dir"))
     yield found(
         run.where(key if written else "max_train_steps"),
         "max_train_steps is {steps:g} and num_train_epochs is {epochs:g}: the trainer takes only one of them."
         if written
         else "max_train_steps is {steps:g}, and num_train_epochs is not written: its default is 1, and the trainer "
         "takes only one of them. Write num_train_epochs: 0.",
-        otherwise="The trainer stops at the start, before anything is loaded.",
+        otherwise="The trainer stops at the start, before anything is loaded"
+        + (", unless this is a part of a config." if excerpt else "."),
         evidence={"key": key, "pointer": run.pointer(key), "likely" if written else "new": 0},
+        severity="warning" if excerpt else None,
         steps=steps,
         epochs=epochs,
     )
@@ -185,13 +188,15 @@ def _numbers(run: Run, schema: Schema) -> Iterator[Finding]:
         )
         if spelt or name == "validation_prompt_library":  # or the path of one
             continue
-        if run.config.endswith(".env") and re.search(
-            r"\s#", str(value)
-        ):  # SIM001 says it; older versions leave it out
+        of_shell = run.config.endswith(".env")
+        if of_shell and re.search(r"\s#", str(value)):  # SIM001 says it; older versions leave it out
             continue
         kind = _ASKED[asked]
         new = whole(value) if isinstance(value, float) else None
-        yield bad(run, name, "{key} is {value!r}, but the trainer takes {kind}.", START, new=new, kind=kind)
+        # older versions let a shell read the file
+        severity: Severity | None = "warning" if of_shell and "$" in str(value) and not schema.source else None
+        why, when = "{key} is {value!r}, but the trainer takes {kind}.", START
+        yield bad(run, name, why, when, new=new, severity=severity, kind=kind)
     if number(run, "gradient_accumulation_steps", 1) < 1:
         yield bad(run, "gradient_accumulation_steps", "{key} is {value}; it must be at least 1.", START, new=1)
 

@@ -12,6 +12,7 @@ from ..model.cards import ALL, VISIBLE
 from . import bash_spans as spans
 from .bash_words import Words
 from .command_line import Word
+from .script_reader import TO_BE_FILLED
 from .script_variables import MOVED, Held, Variables, joined
 from .words import words
 
@@ -118,7 +119,7 @@ class BashReader(Words):
         if here := spans.here_document(self.text, self.index):
             self.index = here[0]
             self.documents.append(here[1])
-        elif self.starts(("<(", ">(")):
+        elif self.starts(("<(", ">(")) or TO_BE_FILLED.match(self.text, self.index):
             return False
         elif not self.take(_COPIED):
             if not self.take(_REDIRECTED):

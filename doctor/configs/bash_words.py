@@ -7,7 +7,7 @@ import re
 from ..model.record import replace
 from . import bash_spans as spans
 from .command_line import Word
-from .script_reader import Piece, Reader, expansion
+from .script_reader import TO_BE_FILLED, Piece, Reader, expansion
 
 _LITERAL = re.compile(r"[^ \t\r\n;|&<>()'\"\\$`]+")
 _SOFT = re.compile(r"[^\"\\$`]+")
@@ -28,6 +28,8 @@ class Words(Reader):
     def piece(self, start: int, value: bool) -> Piece | None:
         text, at = self.text, self.index
         sign, following = text[at], text[at + 1 : at + 2]
+        if sign == "<" and (found := self.take(TO_BE_FILLED)):
+            return Piece(found[0], known=False)
         substituted = sign in "<>" and following == "("
         if sign in "$`" or substituted:
             self.index = spans.commands_end(text, at + 1) if substituted else spans.part_end(text, at)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
 from .command_line import Word
-from .script_reader import Piece, Reader, expansion
+from .script_reader import TO_BE_FILLED, Piece, Reader, expansion
 from .script_variables import Variables
 from .words import words
 
@@ -77,7 +77,7 @@ class CmdReader(Reader):
             elif sign == ")" and not found:
                 self.index += 1
                 self.variables.close(")")
-            elif self.take(_REDIRECTED):
+            elif not TO_BE_FILLED.match(self.text, self.index) and self.take(_REDIRECTED):
                 self.word()
             else:
                 found += self.word()
@@ -112,6 +112,8 @@ class CmdReader(Reader):
         text, at = self.text, self.index
         if text[at] in " \t\r\n|&":
             return None
+        if found := self.take(TO_BE_FILLED):
+            return Piece(found[0], known=False)
         if found := self.take(_QUOTED):
             made, known = self.filled(found[1])
             return Piece(made, known, has_variable=_EXPANSION.search(found[1]) is not None, quoted=True)

@@ -14,6 +14,9 @@ from .command_line import Command, Shell, Word
 from .node import Unreadable
 from .script_variables import MOVED, Held, Variables
 
+# <steps>, as documents write what a reader puts in: a shell would take both signs for redirections
+TO_BE_FILLED = re.compile(r"<[A-Za-z](?:[^<>\r\n;|&()$'\"`]*[\w.)])?>(?=[\s\"'/\\.,:^`]|$)")
+
 
 class Piece(NamedTuple):
     """A part of a word: what the shell makes of it, where that is `known`; `many` where it may be several words."""

@@ -32,7 +32,7 @@ def trainable(
     suspects = [rule for rule in rules if rule.id in found]
     others = [rule for rule in rules if rule.id not in found]
     for facts in seen:
-        if isinstance(facts.run, Unknown):
+        if isinstance(facts.run, Unknown) or (isinstance(facts.elsewhere, str) and facts.elsewhere):
             return False, ()
         try:
             run = look.translated(reading.config, facts.run, facts)

@@ -119,12 +119,16 @@ MOST_CHILDREN = 2000  # names that are listed of a folder
 
 @dataclass(frozen=True)
 class Entry:
-    """What lies at a path. A link is followed: `kind` is that of its target, `dangling` when there is none."""
+    """What lies at a path. A link is followed: `kind` is that of its target, `dangling` when there is none.
+
+    `seen_from` is a folder above the config from which a relative path leads somewhere that is missing from here.
+    """
 
     path: str
     kind: Literal["file", "folder", "missing", "dangling", "other", "denied"]
     size: int = 0
     children: tuple[str, ...] = ()
+    seen_from: str = ""
 
     @property
     def is_gone(self) -> bool:
@@ -181,6 +185,7 @@ class Facts:
     system: System | Unknown = NOT_ASKED
     gpus: tuple[Gpu, ...] | Unknown = NOT_ASKED
     files: Files | Unknown = NOT_ASKED
+    elsewhere: str | Unknown = NOT_ASKED
     writes: Writes | Unknown = NOT_ASKED
     model: ModelFolder | Unknown = NOT_ASKED
     adapter: WeightFile | Unknown | None = NOT_ASKED

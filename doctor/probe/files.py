@@ -7,6 +7,7 @@ library/strategy_flux.py), musubi-tuner in other scripts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from ..families.part_files import other_files, part_files, written_path
@@ -14,6 +15,7 @@ from ..memory.disk_space import Need, needs, saves
 from ..model import DatasetFolder, Entry, Files, Hub, ModelFolder, Room, Run, Unknown, WritePlace, Writes
 from ..model.amounts import amount
 from ..model.facts import MOST_CHILDREN
+from ..model.record import replace
 from ..trainers import loaded, trainer_of
 from .world import Mount, Stat, World
 
@@ -33,7 +35,20 @@ def probe_files(world: World, run: Run) -> Files:
     written += [written_path(run, part) for part in part_files(run)]
     if trainer_of(run.trainer).component_files:
         written += [text for _, text in other_files(run)]
-    return Files({text: look(world, text) for text in dict.fromkeys(written) if text})
+    return Files({text: _around(world, run, text, look(world, text)) for text in dict.fromkeys(written) if text})
+
+
+def _around(world: World, run: Run, text: str, entry: Entry) -> Entry:
+    """The entry; of a missing relative path with the folder above the config that it may be meant from."""
+    folder = world.parent(world.absolute(run.config))
+    if entry.kind != "missing" or re.match(r"[/\\~%$]|[A-Za-z]:", text) or text.strip() != text:
+        return entry
+    while not isinstance(world.stat(world.join(folder, text)), Stat):
+        above = world.parent(folder)
+        if above == folder:
+            return entry
+        folder = above
+    return replace(entry, seen_from=folder)
 
 
 def look(world: World, text: str) -> Entry:

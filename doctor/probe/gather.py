@@ -18,6 +18,7 @@ from ..model.script import Script
 from ..schema.tables import shipped
 from .adapter import probe_adapter
 from .dataset import probe_datasets
+from .elsewhere import probe_elsewhere
 from .environment import probe_environment, probe_logins
 from .files import SIZES, probe_files, probe_room, probe_writes
 from .host import probe_host
@@ -110,6 +111,7 @@ PROBES: Mapping[str, Probe] = {
     "installed": probe_installed,
     "logins": probe_logins,
     "files": probe_files,
+    "elsewhere": probe_elsewhere,
     "writes": _writes,
     "hub": lambda world, run, deep: probe_hub(world, run, deep=deep),
     "client": probe_client,
@@ -132,6 +134,9 @@ PROBES: Mapping[str, Probe] = {
     "lora_values": lambda world: Unknown("no LoRA was named"),
 }
 
+# what of this machine says nothing of a run that is for another one
+_OF_THIS_MACHINE = ("gpus", "host", "client", "answers", "hub", "memory", "room", "storage", "writes")
+
 
 def gather(
     world: World,
@@ -151,7 +156,11 @@ def gather(
     known: dict[str, Any] = {**asked, **(shared or {}), "world": world, "deep": deep, "config": config, "run": run}
 
     def establish(name: str) -> Any:
-        if name not in known:
+        if name in known:
+            return known[name]
+        if name in _OF_THIS_MACHINE and (why := establish("elsewhere")) and isinstance(why, str):
+            known[name] = Unknown(why)
+        else:
             known[name] = _probe(PROBES[name], establish)
             if shared is not None and name in ("system", "gpus", "host", "packages", "schema", "checkout"):
                 shared[name] = known[name]

@@ -45,7 +45,8 @@ def read_config(
     if problem is None or problem.kind != "foreign":
         return reading
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
-    return failed(reading.config, replace(problem, message=f"{problem.message} {whose}"))
+    nobodys = reading.config if trainer is not None else replace(reading.config, trainer=None)
+    return failed(nobodys, replace(problem, message=f"{problem.message} {whose}"))
 
 
 def _script(config: Config) -> Reading:

@@ -67,6 +67,14 @@ TEMPLATES = [
     ("t.json", JSON + '"$STEPS"}', "SIM003"),
     ("t.json", JSON + "{{ steps }}}", "CFG001"),
     ("t.toml", TOML + "{network-dim}\n", "CFG001"),
+    ("t.toml", TOML + "$DIM\n", "CFG001"),
+    ("t.toml", TOML + "<rank>\n", "CFG001"),
+    ("t.toml", TOML + "__DIM__\n", "CFG001"),
+    ("t.toml", TOML + "...\n", "CFG001"),
+    ("t.toml", TOML + '"NETWORK_DIM"\n', "KOH015"),
+    ("t.toml", TOML + '"<rank>"\n', "KOH015"),
+    ("t.json", JSON + '"<steps>"}', "SIM003"),
+    ("t.json", JSON + '"XX"}', "SIM003"),
     ("t.toml", TOML + "8\n... and so on ...\n", "CFG001"),
 ]
 
@@ -83,6 +91,60 @@ def test_a_value_that_a_program_puts_in_is_no_error(name: str, text: str, rule: 
     assert found.severity == "warning" and found.consequence().endswith(unless)
     if rule == "CFG001":  # nor is anything of it judged
         assert check(str(tmp_path / name)).exit_code == 3
+
+
+FILLED = "sdxl_train_network.py --output_dir <folder> --network_module <module> --learning_rate {0} "
+FILLED += "--dataset_config <data.toml> --network_dim {1} --optimizer_type AdamW8bit\n"
+
+
+@pytest.mark.parametrize("name", ["t.sh", "t.bat", "t.ps1", "t.txt"])
+@pytest.mark.parametrize(("rate", "rank"), [("<lr>", "<rank>"), ("LR", "N"), ("{lr:.1e}", "[RANK]")])
+def test_a_command_for_a_reader_to_fill_in_is_no_error(name: str, rate: str, rank: str, tmp_path: Path) -> None:
+    def told(text: str) -> list[str]:
+        (tmp_path / name).write_text(text)
+        return [one.rule for one in check(str(tmp_path / name), ignored=["KOH001", "KOH012"]).errors]
+
+    assert not told(FILLED.format(rate, rank))
+    assert told(FILLED.format("1e-4x", "8")) == ["KOH015"]
+
+
+@pytest.mark.parametrize(
+    ("line", "beside"),
+    [
+        ("lr_warmup_steps = 100", 'lr_scheduler = "constant"'),
+        ("fused_backward_pass = true", 'optimizer_type = "AdamW"'),
+        ('lr_scheduler = "adafactor"', 'optimizer_type = "AdamW"'),
+        ('dit = "a.st"\nfp8_scaled = true', "fp8_base = false"),
+    ],
+)
+def test_what_a_command_line_may_give_beside_a_file_is_no_error(line: str, beside: str, tmp_path: Path) -> None:
+    def told(text: str) -> list[str | None]:
+        start = "" if "dit" in line else 'pretrained_model_name_or_path = "m.st"\n'
+        (tmp_path / "t.toml").write_text(f'{start}network_module = "networks.lora"\n{text}\n')
+        return [one.severity for one in check(str(tmp_path / "t.toml"), selected=["KOH003"]).findings]
+
+    assert told(line) == ["warning"]
+    assert told(f"{line}\n{beside}") == ["error"]
+
+
+def test_a_part_of_a_config_is_judged_by_what_it_holds(tmp_path: Path) -> None:
+    def told(text: str) -> list[str | None]:
+        (tmp_path / "t.json").write_text(text)
+        return [one.severity for one in check(str(tmp_path / "t.json"), selected=["SIM002"]).findings]
+
+    assert told('{"model_family": "flux", "max_train_steps": 100}') == ["warning"]
+    assert told('{"model_family": "flux", "max_train_steps": 100, "output_dir": "o"}') == ["error"]
+    assert told('{"model_family": "flux", "max_train_steps": 100, "num_train_epochs": 3}') == ["error"]
+
+
+def test_what_a_shell_fills_in_a_config_env_is_no_error(tmp_path: Path) -> None:
+    def told(value: str) -> list[str | None]:
+        text = f"MODEL_FAMILY=flux\nMODEL_TYPE=lora\nTRAIN_BATCH_SIZE={value}\n"
+        (tmp_path / "config.env").write_text(text)
+        found = check(str(tmp_path / "config.env"), selected=["SIM003"]).findings
+        return [one.severity for one in found]
+
+    assert told("$((2 * 2))") == ["warning"] and told("four") == ["error"]
 
 
 @pytest.mark.parametrize(("line", "severity"), [("# ... other settings", "warning"), ("# other settings", "error")])

@@ -76,7 +76,7 @@ def test_a_folder_that_could_not_be_looked_at_is_not_green() -> None:
         list(read_only_path(run(), Writes((place,), "/w")))
     files = Files({"/data": entry("denied")})
     with pytest.raises(Unestablished):
-        list(missing_path(run(datasets=(Dataset("datasets/0", "/data", ".txt", (512,)),)), files, LINUX))
+        list(missing_path(run(datasets=(Dataset("datasets/0", "/data", ".txt", (512,)),)), files, "", LINUX))
     with pytest.raises(Unestablished):
         list(adapter_path_is_directory(run(adapter="/data"), files))
 
@@ -232,7 +232,7 @@ def test_the_trap_of_an_adapter_folder(tmp_path: Path) -> None:
 )
 def test_a_missing_dataset(text: str, found: Entry, says: str | None) -> None:
     data = Dataset("datasets/0", text, ".txt", (512,))
-    findings = list(missing_path(run(datasets=(data,)), Files({text: found}), LINUX))
+    findings = list(missing_path(run(datasets=(data,)), Files({text: found}), "", LINUX))
     assert [says is not None and says in f.text() for f in findings] == ([True] if says else [])
 
 
@@ -240,7 +240,7 @@ def test_a_missing_dataset(text: str, found: Entry, says: str | None) -> None:
 def test_a_file_in_place_of_a_dataset_folder(trainer: str, told: int) -> None:
     """They walk the folder, and find nothing in a file; ai-toolkit reads it as a list, which is another rule's."""
     asked = replace(run(datasets=(Dataset("datasets/0", "/data/a.png", ".txt", (512,)),)), trainer=trainer)
-    found = list(missing_path(asked, Files({"/data/a.png": entry("file")}), LINUX))
+    found = list(missing_path(asked, Files({"/data/a.png": entry("file")}), "", LINUX))
     assert ["/data/a.png is a file" in finding.text() for finding in found] == [True] * told
 
 

@@ -56,7 +56,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
         return failed(config, root)
     lines = Lines(config.path, config.text)
     is_blank = root.value is None
-    if config.trainer is None and not is_blank and not _KEYS & set(_names(root)):
+    if not is_blank and not _is_its_own(root):
         held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
         return failed(config, _nobodys(config, f": it holds {held}"))
     shape = _shape(config.path, root, lines)
@@ -77,6 +77,20 @@ def _nobodys(config: Config, held: str) -> Problem:
 
 def _names(root: Node) -> list[str]:
     return list(root.children) if isinstance(root.children, dict) else []
+
+
+def _is_its_own(root: Node) -> bool:
+    """Whether a file that does not hold what a job does may be one with a slip in it.
+
+    Many programs have files with `config` or `job` in them; this trainer's have processes, or one of its jobs.
+    """
+    keys = root.children if isinstance(root.children, dict) else {}
+    inner = keys["config"].children if "config" in keys else {}
+    names = [*keys, *(inner if isinstance(inner, dict) else ())]
+    job = keys["job"].value if "job" in keys else None
+    from difflib import get_close_matches
+
+    return bool(get_close_matches("process", names, 1, 0.7)) or job == "extension"
 
 
 def _shape(path: str, root: Node, lines: Lines) -> Problem | None:

@@ -67,8 +67,8 @@ def said(run: Run, model: ModelFolder) -> list[tuple[str, Finding]]:
     files = probe_files(world, run)
     config = made.reading_of(made.flux_command({})).config
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
-        "KOH001": lambda: missing_part_file(config, run, files, model, world.system),
-        "PTH004": lambda: missing_path(run, files, world.system),
+        "KOH001": lambda: missing_part_file(config, run, files, model, "", world.system),
+        "PTH004": lambda: missing_path(run, files, "", world.system),
         "MDL001": lambda: missing_checkpoint_tensors(run, model),
         "MDL002": lambda: checkpoint_layout_mismatch(run, model),
         "MDL003": lambda: incomplete_model_folder(run, model),

@@ -12,8 +12,8 @@ from zdoctor.doctor.schema.tables import shipped
 
 FLUX = "accelerate launch --mixed_precision bf16 flux_train_network.py --sdpa --network_module networks.lora_flux "
 BARE = FLUX.replace("--network_module networks.lora_flux ", "--ae a ")
-FILES = "--pretrained_model_name_or_path /no/m.safetensors --ae /no/ae.st --clip_l /no/c.st --t5xxl /no/t.st "
-REST = "--train_data_dir /no/data --output_dir out --learning_rate 1e-4 --fp8_base --mixed_precision bf16 "
+FILES = "--pretrained_model_name_or_path no/m.safetensors --ae no/ae.st --clip_l no/c.st --t5xxl no/t.st "
+REST = "--train_data_dir no/data --output_dir out --learning_rate 1e-4 --fp8_base --mixed_precision bf16 "
 
 
 def errors(folder: Path, text: str) -> tuple[set[str], set[str]]:
@@ -26,7 +26,7 @@ def errors(folder: Path, text: str) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize(
     ("rule", "sick", "doubtful"),
     [
-        ("KOH001", FLUX + REST + FILES, FLUX + REST + FILES.replace("/no", "$NO")),
+        ("KOH001", FLUX + REST + FILES, FLUX + REST + FILES.replace(" no/", " $NO/")),
         ("KOH002", BARE + REST, BARE + REST + '"${ARGS[@]}"'),
         ("KOH002", BARE + REST, BARE + REST + '--config_file "$CONFIG"'),
         ("KOH002", BARE + REST, "A=()\n[[ $X ]] && A+=(--network_module x)\n" + BARE + REST + '"${A[@]}"'),
