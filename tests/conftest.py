@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zdoctor.tests.disk import unforced
+
 if TYPE_CHECKING:
     from zdoctor.tests.browser import Show
     from zdoctor.tests.hub_cache import Cache
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would what they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ZDOCTOR_LANG"] = "en"  # whatever whoever runs them speaks
+# The workers share the processors, and what they start does; models so small gain nothing by threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test cuts the power: what it writes need not reach the disk, for which thousands of files would wait in line.
+os.fsync = unforced  # type: ignore[assignment]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ def test_of_two_faults_both_are_found_or_it_is_said_what_could_not_be_looked_at(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """one pair in 150, with the repairs and their undo; a hub of our own has what they download."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
     ward = Ward(setup, tmp_path)
     tried = 0
     with serve(ward) as hub:

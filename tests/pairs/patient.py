@@ -130,9 +130,23 @@ class Patient:
 
 
 def copy(sound: Path, to: Path) -> None:
-    """The patient as it was, in a folder of its own; large files are shared."""
-    shutil.rmtree(to, ignore_errors=True)
-    shutil.copytree(sound, to, symlinks=True, copy_function=_copied)
+    """The patient as it was, in a folder of its own; large files are shared, and what nobody spoiled there stays."""
+    wanted, there = tree(sound), tree(to)
+    spoiled = {name for name in {*wanted, *there} if wanted.get(name) != there.get(name)}
+    for name in sorted(spoiled & there.keys(), reverse=True):  # a folder comes after what lies in it
+        if there[name][0] != "folder":
+            (to / name).unlink()
+        elif wanted.get(name, ("",))[0] != "folder":
+            (to / name).rmdir()
+    for name in sorted(spoiled & wanted.keys()):
+        if wanted[name][0] == "folder":
+            (to / name).mkdir(parents=True, exist_ok=True)
+        elif wanted[name][0] == "link":
+            (to / name).symlink_to(os.readlink(sound / name))
+        else:
+            _copied(str(sound / name), str(to / name))
+    for name in wanted:  # the newest is looked for by time
+        shutil.copystat(sound / name, to / name, follow_symlinks=False)
 
 
 def _copied(source: str, to: str) -> None:

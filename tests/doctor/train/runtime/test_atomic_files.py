@@ -17,6 +17,7 @@ from zdoctor.doctor.train.output.checkpoint_files import prune_checkpoints, read
 from zdoctor.doctor.train.output.loss_log import LossLog
 from zdoctor.doctor.train.runtime.atomic_files import atomic_file
 from zdoctor.doctor.train.step.trainer import TrainingState
+from zdoctor.tests.disk import forced
 
 STATE = TrainingState({"rank": "8"}, 7, 3, [0.5, 0.25, 0.125], {"a": torch.arange(5.0)}, {"state": {}}, None)
 
@@ -53,8 +54,11 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_journal_on_a_full_disk_says_so_and_hides_nothing_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_journal_on_a_full_disk_says_so_and_hides_nothing_when_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What could not be written is tried once more when a stream is closed, while another error is on its way."""
+    monkeypatch.setattr(os, "fsync", forced)
     journal = LossLog(tmp_path / "losses.jsonl", [])
     journal.stream.close()
     journal.stream = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115
