@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from corpus_oracle import StandIn, imported
-from diffusers import AutoencoderKL
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from PIL import Image
 from words import compare_ids
 
@@ -122,7 +122,8 @@ def captions_in(folder: Path, files: list[Path], extension: str) -> list[str]:
 def tiny_vae() -> Vae:
     """A VAE of random weights, eight times smaller latents."""
     torch.manual_seed(0)
-    model = AutoencoderKL(
+    make: Any = AutoencoderKL  # whose annotations are of tuples of one
+    model = make(
         down_block_types=("DownEncoderBlock2D",) * 4,
         up_block_types=("UpDecoderBlock2D",) * 4,
         block_out_channels=(8, 8, 16, 16),
@@ -360,7 +361,51 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
                 counts["draws"] += 1
                 made = drawn_caption(keyed[one.absolute_path], random.Random(number))
                 counts["draws that are equal"] += text == made
-        yield "draws", counts
+        (one, *_), (item, *_) = its.image_data.values(), keyed.values()
+        yield "draws", counts + _drawn_otherwise(its, its.image_to_subset[one.image_key], item)
+
+
+# Texts and settings of captions that are more than tags between commas.
+TEXTS = (
+    "a {red|blue|dark green} cat, {{x}}, {one}|||two, three\nsecond line, b",
+    "zc ||| a, b;;c , d ||| masterpiece, best",
+    "a; b; c ||| d; e",
+    "plain",
+)
+ASKED: tuple[dict[str, Any], ...] = (
+    {"wildcards": True, "lines": True},
+    {"wildcards": True, "lines": True, "before": "photo of", "after": "end", "shuffle": True, "keep": 1},
+    {"shuffle": True, "keep_separator": "|||", "secondary": ";;", "dropout": 0.2},
+    {"shuffle": True, "separator": ";", "keep_separator": "|||"},
+    {"secondary": ";;", "after": "x"},
+)
+NAMES = {
+    "wildcards": "enable_wildcard",
+    "before": "caption_prefix",
+    "after": "caption_suffix",
+    "keep": "keep_tokens",
+    "shuffle": "shuffle_caption",
+    "dropout": "caption_tag_dropout_rate",
+    "separator": "caption_separator",
+    "secondary": "secondary_separator",
+    "keep_separator": "keep_tokens_separator",
+}
+
+
+def _drawn_otherwise(its: Any, subset: Any, item: TrainingItem) -> Counts:
+    counts = Counter[str]()
+    for text, asked, seed in itertools.product(TEXTS, ASKED, range(20)):
+        how = CaptionDraw(**asked)
+        for name, key in NAMES.items():
+            setattr(subset, key, getattr(how, name))
+        text = text if how.wildcards else text.partition("\n")[0]
+        random.seed(seed)
+        said = its.process_caption(subset, text)
+        counts["draws"] += 1
+        counts["draws that are equal"] += said == drawn_caption(
+            replace(item, raw=text, drawn=how), random.Random(seed)
+        )
+    return counts
 
 
 def _compared(pairs: Pairs) -> Counts:

@@ -19,6 +19,10 @@ class CaptionDraw:
     Tags stand between commas. The first `keep` of them stay; of the others each is left out with the chance
     `dropout`. With `shuffle` their order is drawn: of all of them where `whole`, as in ai-toolkit, which leaves their
     blanks as they are and draws once more behind the trigger word; else of those behind the kept ones.
+
+    What else sd-scripts has: `before` and `after` it a text each, one of the words of each "{red|blue}" with
+    `wildcards`, another `separator` of tags than the comma, a `secondary` one that becomes such a separator at last,
+    and one behind which tags are no longer kept (`keep_separator`; behind its second they are kept again).
     """
 
     lines: bool = False
@@ -26,6 +30,12 @@ class CaptionDraw:
     dropout: float = 0.0
     keep: int = 0
     whole: bool = False
+    before: str = ""
+    after: str = ""
+    wildcards: bool = False
+    separator: str = ","
+    secondary: str = ""
+    keep_separator: str = ""
 
 
 @dataclass(frozen=True)

@@ -156,9 +156,16 @@ class Loss:
 
     `embedded_guidance` is what a model with such an input is told. With `balanced_masks` the loss of a masked picture
     is as large as another's. `background_weight` is that of an unchanged answer outside the mask.
+
+    "huber" and "smooth_l1" are squares up to about `threshold`. By its schedule that is the same at all noise levels,
+    falls with them ("exponential"), or follows the ratio of signal to noise ("snr"); then it is multiplied by
+    `threshold_scale`.
     """
 
     type: str = "mse"
+    threshold: float = 0.1
+    threshold_schedule: str = "constant"
+    threshold_scale: float = 1.0
     max_loss: float | None = None
     regularisation_weight: float = 1.0
     embedded_guidance: float = 1.0

@@ -6,6 +6,7 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,14 +147,14 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
     # ai-toolkit puts in the run's word too, but not to the cache; other trainers know no [trigger]
     triggers = () if literal else (own,) if recipe.cache_text_embeddings else (own, recipe.trigger_word)
     drawn = dataset.drawn
-    if drawn is not None and drawn.lines and "\n" not in picture.caption:
+    if drawn == CaptionDraw(lines=True) and "\n" not in picture.caption:
         drawn = None  # there is but one
     caption = picture.caption.partition("\n")[0].strip() if drawn and drawn.lines else picture.caption
     for word in triggers:
         caption = with_trigger(caption, word, add=not regular)
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
-    return TrainingItem(
+    item = TrainingItem(
         picture,
         width,
         height,
@@ -174,6 +175,9 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         mask=_mask(recipe, dataset, picture),
         apart=f"{dataset.batches_of} {resolution}",
     )
+    if drawn is None or not (drawn.wildcards or drawn.before or drawn.after or drawn.secondary):
+        return item
+    return replace(item, caption=drawn_caption(item, random.Random(picture.digest)))
 
 
 def _mask(recipe: Recipe, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
@@ -213,8 +217,12 @@ def caption_at(item: TrainingItem, seed: int, index: int, place: int) -> str:
 def drawn_caption(item: TrainingItem, draw: random.Random) -> str:
     """Returns a caption that is made anew, by the same draws in the same order as the trainer's."""
     how, text = item.drawn or CaptionDraw(), item.raw
-    if how.lines:
+    text = f"{how.before} {text}" if how.before else text
+    text = f"{text} {how.after}" if how.after else text
+    if how.lines and (how.wildcards is False or "\n" in text):
         text = draw.choice([line for part in text.split("\n") if (line := part.strip())] or [""])
+    if how.wildcards:
+        text = _without_wildcards(text, draw)
     if how.whole:
         tags = text.replace(", ", ",").split(",")  # as they were before they were read
         if how.dropout:
@@ -222,15 +230,36 @@ def drawn_caption(item: TrainingItem, draw: random.Random) -> str:
             tags = [*tags[: how.keep], *rest]
         text = ", ".join(_shuffled(tags, draw) if how.shuffle else tags)
     elif how.shuffle or how.dropout:
-        tags = [tag.strip() for tag in text.strip().split(",")]
-        rest = _shuffled(tags[how.keep :], draw) if how.shuffle else tags[how.keep :]
+        first, rest, last = _kept_apart(text, how)
+        rest = _shuffled(rest, draw) if how.shuffle else rest
         rest = [tag for tag in rest if not how.dropout or draw.random() >= how.dropout]
-        text = ", ".join([*tags[: how.keep], *rest])
+        text = ", ".join([*first, *rest, *last])
+    if how.secondary:
+        text = text.replace(how.secondary, how.separator)
     for number, word in enumerate(item.triggers):
         text = with_trigger(text, word, add=not item.regular)
         if how.whole and how.shuffle and number == 0:
             text = ", ".join(_shuffled(text.split(","), draw))
     return text
+
+
+def _without_wildcards(text: str, draw: random.Random) -> str:
+    """The text with one word of each {…|…}; {{ and }} stand for braces."""
+    opened, closed = "\ue000", "\ue001"  # characters for private use
+    text = text.replace("{{", opened).replace("}}", closed)
+    text = re.sub(r"\{([^}]+)\}", lambda found: draw.choice(found[1].split("|")), text)
+    return text.replace(opened, "{").replace(closed, "}")
+
+
+def _kept_apart(text: str, how: CaptionDraw) -> tuple[list[str], list[str], list[str]]:
+    """The tags that stay at the beginning, those that are drawn, and those that stay at the end."""
+    if how.keep_separator and how.keep_separator in text:
+        first, rest, *last = text.split(how.keep_separator, 2)
+        parts = (first, rest, "".join(last))
+        first_tags, others, last_tags = ([t for tag in p.split(how.separator) if (t := tag.strip())] for p in parts)
+        return first_tags, others, last_tags
+    tags = [tag.strip() for tag in text.strip().split(how.separator)]
+    return tags[: how.keep], tags[how.keep :], []
 
 
 def _shuffled(tags: list[str], draw: random.Random) -> list[str]:

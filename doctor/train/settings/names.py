@@ -66,7 +66,7 @@ SCHEMES = (
     *("one_step", "two_step", "four_step", "eight_step"),
 )
 FAVOURS = ("balanced", "content", "style")
-LOSSES = ("mse", "mae", "pseudo_huber")
+LOSSES = ("mse", "mae", "pseudo_huber", "huber", "smooth_l1")
 
 # The folder in the output folder for what is made once: latents, embeddings, masks.
 CACHE = ".cache"

@@ -124,7 +124,7 @@ class FlowMatchingLoss:
         scale = self.loss.differential_guidance
         if scale is not None and scale != 1.0:
             target = guess.detach() + scale * (target - guess.detach())
-        losses = sample_losses(self.loss, guess, target, batch.mask) * batch.weight.to(self.device)
+        losses = sample_losses(self.loss, guess, target, batch.mask, batch.t) * batch.weight.to(self.device)
         if batch.plain_mask is not None and self.loss.background_weight is not None:
             # by itself, whatever the picture and its noise weigh
             losses = losses + self.loss.background_weight * background_losses(
@@ -168,7 +168,7 @@ class FlowMatchingLoss:
         """
         masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
         guess = self.predict(clean, noise, t, self.controls(items), [item.caption for item in items])
-        return sample_losses(self.loss, guess, (noise - clean).to(self.device), masks)
+        return sample_losses(self.loss, guess, (noise - clean).to(self.device), masks, t)
 
     def controls(self, items: Sequence[TrainingItem]) -> Tensor | None:
         """Returns the latents of the control images of one batch, b x c x h x w; None where it has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -11,12 +12,26 @@ from ...model.recipe import GuidanceTarget, Loss
 from ...train.dataset.training_items import TrainingItem
 
 HUBER = 0.01
-# What a difference between guess and target counts, by the name of the loss.
-LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
-    "mse": torch.square,
-    "mae": torch.abs,
-    "pseudo_huber": lambda miss: (miss.square() + HUBER**2).sqrt() - HUBER,
+# What a difference between guess and target counts, by the name of the loss; the second is the threshold of some.
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": lambda miss, _: miss.square(),
+    "mae": lambda miss, _: miss.abs(),
+    "pseudo_huber": lambda miss, _: (miss.square() + HUBER**2).sqrt() - HUBER,
+    "huber": lambda miss, c: 2 * c * ((miss.square() + c**2).sqrt() - c),
+    "smooth_l1": lambda miss, c: 2 * ((miss.square() + c**2).sqrt() - c),
 }
+
+
+def thresholds(loss: Loss, t: Tensor) -> Tensor:
+    """Returns the threshold of Huber's losses at each noise level, b, as sd-scripts and SimpleTuner have it."""
+    c = loss.threshold
+    if loss.threshold_schedule == "exponential":
+        found = torch.exp(math.log(c) * t)
+    elif loss.threshold_schedule == "snr":  # SimpleTuner's for flow matching
+        found = (1.0 - c) / (1.0 + ((1.0 - t) / (t + 1e-4)).sqrt()) ** 2 + c
+    else:
+        found = torch.full_like(t, c)
+    return found * loss.threshold_scale
 
 
 def guidance_scales(how: GuidanceTarget, size: int, generator: torch.Generator) -> Tensor:
@@ -36,9 +51,9 @@ def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: 
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
-def sample_losses(loss: Loss, guess: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns the mean loss of each sample, b; a mask (b x 1 x h x w) weighs it."""
-    value = LOSSES[loss.type](guess - target)
+def sample_losses(loss: Loss, guess: Tensor, target: Tensor, mask: Tensor | None, t: Tensor) -> Tensor:
+    """Returns the mean loss of each sample, b, at its noise level `t`; a mask (b x 1 x h x w) weighs it."""
+    value = LOSSES[loss.type](guess - target, thresholds(loss, t).view(-1, 1, 1, 1).to(guess.device))
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 

@@ -98,7 +98,7 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
         resolutions=(math.isqrt(width * height),),
         suffixes=SUFFIXES,
         recursive=False,
-        first_line=not musubi,
+        first_line=not musubi and not own.flag("enable_wildcard"),
         captionless=not musubi,
         controls=(),
         control_folders=dataset.controls if family_of(run.recipe.architecture).edits else (),
@@ -113,8 +113,20 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
 
 def _drawn(own: Written) -> CaptionDraw | None:
     shuffle, dropout = own.flag("shuffle_caption"), own.number("caption_tag_dropout_rate")
-    keep = max(0, own.whole("keep_tokens"))
-    return CaptionDraw(shuffle=shuffle, dropout=dropout, keep=keep) if shuffle or dropout > 0 else None
+    wildcards, drawn = own.flag("enable_wildcard"), shuffle or dropout > 0
+    draw = CaptionDraw(
+        lines=wildcards,
+        shuffle=shuffle,
+        dropout=dropout,
+        keep=max(0, own.whole("keep_tokens")) if drawn else 0,
+        before=own.text("caption_prefix"),
+        after=own.text("caption_suffix"),
+        wildcards=wildcards,
+        separator=own.text("caption_separator", default=","),
+        secondary=own.text("secondary_separator"),
+        keep_separator=own.text("keep_tokens_separator") if drawn else "",
+    )
+    return None if draw == CaptionDraw(separator=draw.separator) else draw
 
 
 def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:

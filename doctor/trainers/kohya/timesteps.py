@@ -19,7 +19,8 @@ BY_SIZE = {
     "flux2_shift": (64.0, 0.5, 1024.0, 1.15),
 }
 _SAMPLINGS = ("sigma", "uniform", "sigmoid", "shift", "logsnr", *BY_SIZE)
-_LOSSES = {"l2": "mse", "l1": "mae"}
+_LOSSES = {"l2": "mse", "l1": "mae", "huber": "huber", "smooth_l1": "smooth_l1"}
+_HUBER = ("huber", "smooth_l1")
 
 
 def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
@@ -36,6 +37,12 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
             )
         loss = w.text("loss_type", default="l2")
         yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
+        schedule, known = w.text("huber_schedule", default="snr"), ("constant", "exponential")
+        if loss in _HUBER:  # sd-scripts stops on snr, its default, for a model of flow matching
+            at = "huber_schedule" if w.has("huber_schedule") else "loss_type"
+            yield from one_of(at, "huber_schedule", schedule, known, " or ".join(known))
+            if not w.number("huber_c", default=0.1) > 0:
+                yield "huber_c", "huber_c must be a number above 0"
     elif w.text("weighting_scheme", default="none") in ("sigma_sqrt", "cosmap"):
         yield "weighting_scheme", f"weighting_scheme {w.text('weighting_scheme', default='')} is not supported"
     low, high = _range(run, w)
@@ -49,6 +56,9 @@ def noise_of(run: Run, w: Written) -> dict[str, Any]:
         "timestep_type": "drawn",
         "timestep_sampling.density": _density(run, w),
         "loss_type": _LOSSES.get(w.text("loss_type", default="l2"), run.recipe.loss.type),
+        "loss.threshold": w.number("huber_c", default=0.1),
+        "loss.threshold_schedule": w.text("huber_schedule", default="constant"),
+        "loss.threshold_scale": w.number("huber_scale", default=1.0),
         "loss.regularisation_weight": w.number("prior_loss_weight", default=1.0),
         # musubi-tuner has 1 for Kontext, whatever is written
         "loss.embedded_guidance": w.number("guidance_scale", default=3.5) if run.trainer == "sd-scripts" else 1.0,

@@ -31,6 +31,8 @@ _SCHEDULES = {
     **{name: f"simpletuner-{name}" for name in ("cosine", "sine")},
 }
 _FORMATS = ("no_change", "int8-torchao", "int8-quanto", "int8-sdnq", "fp8-quanto", "int4-quanto", "nf4-bnb")
+_LOSSES = {"l2": "mse", "huber": "huber", "smooth_l1": "smooth_l1"}
+_HUBER = ("snr", "exponential", "constant")
 _HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
 # The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
 AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
@@ -95,7 +97,13 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
         yield "scheduler", "lr_scheduler sine needs lr_warmup_steps, half of its period; SimpleTuner stops without"
     else:
         yield from one_of("scheduler", "lr_scheduler", schedule, _SCHEDULES, ", ".join(_SCHEDULES))
-    yield from one_of("loss_type", "loss_type", recipe.loss.type, ("l2",), "l2")
+    loss = recipe.loss.type
+    yield from one_of("loss_type", "loss_type", loss, _LOSSES, ", ".join(_LOSSES))
+    if loss in _LOSSES and loss != "l2":
+        schedule = options.text("huber_schedule", default="snr")
+        yield from one_of("huber_schedule", "huber_schedule", schedule, _HUBER, ", ".join(_HUBER))
+        if not options.number("huber_c", default=0.1) > 0:
+            yield "huber_c", "huber_c must be a number above 0"
     precision = options.text("base_model_precision", default="no_change")
     yield from one_of("quantization", "base_model_precision", precision, _FORMATS, ", ".join(_FORMATS))
     if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
@@ -161,7 +169,9 @@ def as_trained(run: Run, options: Written) -> Run:
                 "scheduler_settings": _schedule(run, options),
                 "timestep_type": "drawn",
                 "timestep_sampling.density": _density(options),
-                "loss_type": "mse",
+                "loss_type": _LOSSES[recipe.loss.type],
+                "loss.threshold": options.number("huber_c", default=0.1),
+                "loss.threshold_schedule": options.text("huber_schedule", default="snr"),
                 "ema.interval": interval if recipe.ema.use else 1,
                 "ema.warmup": warmup if recipe.ema.use else None,
                 "logging": _logging(run, options),

@@ -121,6 +121,35 @@ def test_what_sd_scripts_is_told_of_captions() -> None:
     assert dataset.drawn == CaptionDraw(shuffle=True, dropout=0.1, keep=2)
 
 
+@pytest.mark.parametrize(
+    ("text", "how", "made"),
+    [
+        ("a {red|blue} {{cat}}", {"wildcards": True}, {"a red {cat}", "a blue {cat}"}),
+        ("one\ntwo {x}", {"wildcards": True, "lines": True}, {"one", "two x"}),
+        ("a cat", {"before": "photo of", "after": "by me"}, {"photo of a cat by me"}),
+        ("a;;b, c", {"secondary": ";;"}, {"a,b, c"}),
+        ("a; b; c", {"separator": ";", "shuffle": True, "keep": 1}, {"a, b, c", "a, c, b"}),
+        ("zc ||| a, b ||| last", {"shuffle": True, "keep_separator": "|||"}, {"zc, a, b, last", "zc, b, a, last"}),
+        ("zc ||| a, b", {"dropout": 1.0, "keep_separator": "|||"}, {"zc"}),
+    ],
+)
+def test_captions_of_sd_scripts(text: str, how: dict[str, Any], made: set[str], tmp_path: Path) -> None:
+    """What process_caption (48d368fa) makes of them; benchmarks/pixels.py asks it itself."""
+    item = item_of(text, CaptionDraw(**how), (None, None), tmp_path)
+    assert {drawn_caption(item, random.Random(seed)) for seed in range(20)} == made
+    assert item.caption in made or how.get("shuffle") or how.get("dropout")
+
+
+def test_what_sd_scripts_is_told_of_wildcards_and_separators() -> None:
+    (dataset,) = trained(kohya(of_subset={"enable_wildcard": True, "caption_prefix": "of"})).recipe.datasets
+    assert dataset.drawn == CaptionDraw(lines=True, wildcards=True, before="of") and not dataset.first_line
+    words = {"shuffle_caption": True, "caption_separator": ";", "keep_tokens_separator": "|||"}
+    (dataset,) = trained(kohya(of_subset={**words, "secondary_separator": ";;"})).recipe.datasets
+    assert dataset.drawn == CaptionDraw(shuffle=True, separator=";", secondary=";;", keep_separator="|||")
+    (dataset,) = trained(kohya(of_subset={"caption_separator": ";"})).recipe.datasets
+    assert dataset.drawn is None and dataset.first_line
+
+
 def test_what_is_drawn_once_only_is_refused() -> None:
     tree = put(put(AI_TOOLKIT, "datasets/0/shuffle_tokens", True), "train/cache_text_embeddings", True)
     run, schema = run_of("ai-toolkit", tree), shipped("ai-toolkit")

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.model.recipe import GuidanceTarget
-from zdoctor.doctor.train.step.loss import guidance_scales, guided_target
+from zdoctor.doctor.model.recipe import GuidanceTarget, Loss
+from zdoctor.doctor.train.step.loss import guidance_scales, guided_target, sample_losses, thresholds
+from zdoctor.tests.doctor.trainers.kohya.runs import run_of as kohya
+from zdoctor.tests.doctor.trainers.kohya.runs import trained
+from zdoctor.tests.doctor.trainers.simpletuner.runs import trained as simpletuner
 
 from ..patient import go, run_with, written
 from .test_output_preservation import parts, trainer
@@ -31,6 +34,38 @@ BLANK = torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]]])
 def test_the_guided_target(how: GuidanceTarget, expected: torch.Tensor) -> None:
     said = guided_target(TARGET, BLANK, guidance_scales(how, 1, torch.Generator()), torch.tensor([0.25]), how)
     torch.testing.assert_close(said, expected)
+
+
+def test_huber_losses_are_squares_near_zero_and_lines_far_away() -> None:
+    t, zero = torch.tensor([0.2, 0.8]), torch.zeros(2, 1, 1, 1)
+    for kind, near, far in (("huber", 1.0, 0.2), ("smooth_l1", 10.0, 2.0)):
+        how = Loss(kind, threshold=0.1)
+        small, large = (sample_losses(how, zero + miss, zero, None, t) for miss in (1e-2, 100.0))
+        torch.testing.assert_close(small, torch.full((2,), near * 1e-4), rtol=1e-2, atol=0)
+        torch.testing.assert_close(large, torch.full((2,), far * 100), rtol=1e-2, atol=0)
+
+
+def test_thresholds_follow_the_noise() -> None:
+    """sd-scripts' exponential one of 1000 t (train_util.py), SimpleTuner's by signal and noise (common.py)."""
+    t = torch.tensor([0.0, 0.5, 1.0])
+    assert thresholds(Loss(threshold=0.2, threshold_scale=2.0), t).tolist() == pytest.approx([0.4] * 3)
+    falling = Loss(threshold=0.01, threshold_schedule="exponential", threshold_scale=3.0)
+    assert thresholds(falling, t).tolist() == pytest.approx([3.0, 0.3, 0.03])
+    ratio = Loss(threshold=0.1, threshold_schedule="snr")
+    assert thresholds(ratio, t).tolist() == pytest.approx([0.1 + 0.9 / 101**2, 0.1 + 0.9 / 4, 1.0], rel=1e-3)
+
+
+def test_whose_huber_losses_are_obeyed() -> None:
+    words = {"loss_type": "huber", "huber_schedule": "exponential", "huber_c": 0.2, "huber_scale": 2.0}
+    loss = trained(kohya(options=words)).recipe.loss
+    assert (loss.type, loss.threshold, loss.threshold_schedule, loss.threshold_scale) == (
+        "huber",
+        0.2,
+        "exponential",
+        2,
+    )
+    loss = simpletuner({"loss_type": "smooth_l1"}).recipe.loss
+    assert (loss.type, loss.threshold, loss.threshold_schedule) == ("smooth_l1", 0.1, "snr")
 
 
 def test_what_a_config_asks_for() -> None:

@@ -162,9 +162,9 @@ def test_old_names_of_linear_schemes(settings: dict[str, Any], scheme: str, expe
 
 def test_losses() -> None:
     assert set(LOSSES) == set(names.LOSSES)
-    miss = torch.linspace(-1, 1, 9)
-    assert torch.equal(LOSSES["mse"](miss), torch.nn.functional.mse_loss(miss, miss * 0, reduction="none"))
-    assert torch.equal(LOSSES["mae"](miss), torch.nn.functional.l1_loss(miss, miss * 0, reduction="none"))
-    assert LOSSES["pseudo_huber"](miss).tolist() == pytest.approx(
+    miss, no = torch.linspace(-1, 1, 9), torch.zeros(())
+    assert torch.equal(LOSSES["mse"](miss, no), torch.nn.functional.mse_loss(miss, miss * 0, reduction="none"))
+    assert torch.equal(LOSSES["mae"](miss, no), torch.nn.functional.l1_loss(miss, miss * 0, reduction="none"))
+    assert LOSSES["pseudo_huber"](miss, no).tolist() == pytest.approx(
         [(x * x + 1e-4) ** 0.5 - 0.01 for x in miss.tolist()]
     )

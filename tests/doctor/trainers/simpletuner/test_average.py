@@ -54,7 +54,8 @@ def test_what_only_an_evaluation_looks_at() -> None:
         ({"init_lora": "a.safetensors", "lora_rank": 8, "lora_alpha": 4}, "init_lora with a lora_alpha other than"),
         ({"init_lora": "a.safetensors", "init_lora_step": 100}, "init_lora_step 100 is not supported"),
         ({"eval_dataset_id": "a"}, "eval_dataset_id a is not supported"),
-        ({"loss_type": "huber"}, "loss_type huber is not supported; use l2"),
+        ({"loss_type": "l1"}, "loss_type l1 is not supported; use l2, huber, smooth_l1"),
+        ({"loss_type": "huber", "huber_c": 0}, "huber_c must be a number above 0"),
         ({"base_model_precision": "fp8-torchao"}, "base_model_precision fp8-torchao is not supported; use no_change"),
     ],
 )
