@@ -27,59 +27,6 @@ OLD_NS = 1_700_000_000 * 10**9
 IMAGES = 8
 SIDE = 256
 
-CONFIG = """\
-job: extension
-config:
-  name: testarossa_zimage_lora
-  process:
-    - type: diffusion_trainer
-      training_folder: "output\\zimage"  # copied from a Windows machine
-      device: cuda
-      training_seed: 42
-      trigger_word: testarossa
-      network:
-        type: lora
-        linear: 16
-        linear_alpha: 16
-      save:
-        dtype: bf16
-        save_every: 30
-        max_step_saves_to_keep: 2
-      datasets:
-        - folder_path: "data\\testarossa"
-          caption_ext: txt
-          caption_dropout_rate: 0.05
-          resolution: [{side}]
-          cache_latents_to_disk: true
-      train:
-        batch_size: 8
-        steps: {steps}
-        gradient_accumulation: 1
-        gradient_checkpointing: false
-        noise_scheduler: flowmatch
-        timestep_type: sigmoid
-        optimizer: adamw
-        lr: {rate}
-        cache_text_embeddings: true
-        dtype: bf16
-        skip_first_sample: true
-      model:
-        name_or_path: {model}
-        arch: "zimage:turbo"
-        quantize: true
-        qtype: qfloat8
-        assistant_lora_path: {adapter}
-      sample:
-        sample_every: 1000
-        width: {side}
-        height: {side}
-        guidance_scale: 1
-        sample_steps: 4
-        seed: 42
-        samples:
-          - prompt: testarossa a red circle on a white table
-"""
-
 
 @dataclass(frozen=True)
 class Patient:
@@ -108,9 +55,8 @@ def build(folder: Path, *, steps: int = 60, rate: float = 0.002) -> Patient:
 
     break_cache(snapshot)
     config = folder / "config.yaml"
-    config.write_text(
-        CONFIG.format(model=MODEL, adapter=ADAPTER, side=SIDE, steps=steps, rate=rate), encoding="utf-8"
-    )
+    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    config.write_text(text.format(model=MODEL, adapter=ADAPTER, side=SIDE, steps=steps, rate=rate), encoding="utf-8")
     machine, shown = record(folder, data)
     return Patient(folder, config, machine, folder / "hf", shown)
 

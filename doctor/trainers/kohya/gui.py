@@ -12,36 +12,8 @@ from .names import NAMES
 from .starts import LISTS
 
 _MARKS = ("flux1_checkbox", "LyCORIS_preset", "num_cpu_threads_per_process", "model_list", "max_resolution")
-_RENAMED = {
-    "max_resolution": "resolution",
-    "optimizer": "optimizer_type",
-    "LoRA_type": "network_module",
-    "flux1_cache_text_encoder_outputs": "cache_text_encoder_outputs",
-    "flux1_cache_text_encoder_outputs_to_disk": "cache_text_encoder_outputs_to_disk",
-    "flux_fused_backward_pass": "fused_backward_pass",
-}
-_MODULES = {
-    "Flux1": "networks.lora_flux",
-    "Flux1 OFT": "networks.oft_flux",
-    "Standard": "networks.lora",
-    "Kohya LoCon": "networks.lora",
-    "Kohya DyLoRA": "networks.dylora",
-    "LoRA-FA": "networks.lora_fa",
-    "Kohya LoHa": "networks.loha",
-    "Kohya LoKr": "networks.lokr",
-    "HunyuanImage-2.1": "networks.lora_hunyuan_image",
-    "Anima": "networks.lora_anima",
-    "Lumina": "networks.lora_lumina",
-}
-_BOXES = {
-    "sdxl": "sdxl_",
-    "flux1_checkbox": "flux_",
-    "sd3_checkbox": "sd3_",
-    "hunyuan_image_checkbox": "hunyuan_image_",
-    "anima_checkbox": "anima_",
-    "lumina_checkbox": "lumina_",
-}
 _FORWARDED, _OF_NETWORK, _ZERO = (frozenset(NAMES[f"gui{name}"]) for name in ("", "_network_args", "_zero"))
+_RENAMED, _MODULES, _BOXES = (NAMES[f"gui_{name}"] for name in ("renamed", "modules", "boxes"))
 
 
 def is_gui(tree: object) -> bool:

@@ -40,24 +40,7 @@ AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
 # what counts beside certain values of other settings; there it is asked for
 _BESIDE = frozenset(("base_model_default_dtype", "disable_assistant_lora", "lora_dropout", "flux_lora_target"))
-# how fast, with how much memory, what is logged, cached, published and drawn: not what is learnt. Those of adam_…
-# count with DeepSpeed only, which trains no LoRA.
-_WITHOUT_EFFECT = re.compile(
-    r"(?:validation|validate|tracker|webhook|aws|disk_low|dynamo|sdnq|hub|model_card|ramtorch|group_offload|musubi"
-    r"|vae_(?:batch|cache|enable)|text_cache|debug|print|dataloader_prefetch|gradient_checkpointing|offload|nsfw|wan"
-    r"|main_process|logging|ltx2_validation|sdxl_validation|pixart_validation|deepfloyd_validation)_?\w*"
-    r"|cache_dir(?:_\w+)?|compress_disk_cache|quantize_via|num_eval_images|num_validation_images|skip_file_discovery"
-    r"|disable_bucket_pruning|strict_epoch_limit|allow_dataset_oversubscription|attention_mechanism|sageattention_usage"
-    r"|disable_benchmark|disable_tf32|enable_group_offload|enable_multiprocessing|fuse_qkv_projections|max_workers"
-    r"|i_know_what_i_am_doing|image_processing_batch_size|keep_vae_loaded|metadata_update_interval|modelspec_comment"
-    r"|preserve_data_backend_cache|read_batch_size|write_batch_size|text_encoder_batch_size|torch_num_threads"
-    r"|set_grads_to_none|delete_\w+|ignore_missing_files|user_prompt_library|ema_cpu_only|ema_device"
-    r"|ema_foreach_disable|num_processes|num_machines|machine_rank|accelerate_\w+|accelerator_cache_clear_interval"
-    r"|ema_validation|eval_(?:steps_interval|epoch_interval|timesteps|loss_disable|dataset_pooling)|evaluation_type"
-    r"|adam_(?:beta1|beta2|weight_decay|epsilon)"
-    r"|conditioning_multidataset_sampling"  # of several, which are refused
-    r"|m(?:ax|in)imum_image_size|target_downsample_size|ez_model_type|__\w+__|repeats|aspect_ratio_bucket\w*"
-)
+_WITHOUT_EFFECT = re.compile("|".join(NAMES["without_effect"]))
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
