@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zdoctor.doctor.apply import undo
+from zdoctor.doctor.apply.steps.make_environment import python_of
 from zdoctor.doctor.commands.examined import ENVIRONMENT, examined
 from zdoctor.doctor.commands.fix import fix
 from zdoctor.doctor.errors import UserError
@@ -68,6 +69,7 @@ GIT = "git+https://github.com/huggingface/diffusers.git@c943837899b16cbae2f619b8
 DIRECT = '{"url": "https://github.com/huggingface/diffusers.git", "vcs_info": {"vcs": "git", "commit_id": "%s"}}'
 COMMIT = "c943837899b16cbae2f619b8dd4f7bb6f07dd81a"
 
+TOO_NEW = "3.13"
 OUTSIDE = "outside"  # a folder of a checkout that PYTHONPATH names, where it is there
 
 Damage = Callable[[Path, Path], None]  # of a checkout's folder, and of its folder of packages
@@ -138,6 +140,16 @@ def without_base(root: Path, site: Path) -> None:
     python = root / "venv" / "bin" / "python"
     python.unlink()
     python.symlink_to("/usr/lib/removed/bin/python3")
+
+
+def of_another_python(root: Path, site: Path) -> None:
+    """A release of Python that SciPy 1.12 has no wheel for, and all the rest in it."""
+    python, again = python_of(TOO_NEW), root / "venv"
+    lines = [f"{info.name.removesuffix('.dist-info').replace('-', '==', 1)}" for info in site.glob("*.dist-info")]
+    shutil.rmtree(again)
+    subprocess.run([str(python), "-m", "venv", "--without-pip", str(again)], check=True)
+    wanted = [line for line in lines if not line.startswith("scipy")]
+    pip(again / "bin" / "python", root.parent / "wheels", "--no-deps", *wanted)
 
 
 def cut_library(root: Path, site: Path) -> None:
@@ -228,6 +240,7 @@ SICK = (
         damage=tagged("peft-0.18.1.dist-info", "py3-none-manylinux_2_99_x86_64"),
     ),
     Case("a wheel for Python 3.8", "PKG017", damage=tagged("scipy-1.12.0.dist-info", "cp38-cp38-linux_x86_64")),
+    Case("a Python too new for a pin", "PKG007 PKG018", damage=of_another_python),
     Case("missing and broken", "PKG006 PKG010", remove=["oyaml"], damage=gone("tokenizers/__init__.py")),
     Case("old, and NumPy 2", "PKG007 PKG008 PKG011", install=["transformers==4.57.1", "numpy==2.1.3"]),
     Case("missing, and uv made it", "PKG006", remove=["oyaml"], damage=of_uv),
@@ -340,11 +353,13 @@ def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...
         return (*row, f"refused ({str(error)[:70]}…), {same}", "")
     if not done.applied:
         return (*row, "nothing to carry out", "")
-    left = " ".join(sorted(rules())) or "nothing left"
-    start = subprocess.run([python, "run.py"], capture_output=True, text=True)
+    left = " ".join(sorted({finding.rule for finding in done.after.findings} if done.after else ())) or "nothing left"
+    new = next(root.glob("venv-py3.*/bin/python"), python)
+    start = subprocess.run([new, "run.py"], capture_output=True, text=True)
     repaired = f"{left}; {'starts' if 'started' in start.stdout else 'DOES NOT START'}"
     undo(done.applied[0], state=state)
-    return (*row, repaired, "the same" if tree(root) == before else "NOT THE SAME")
+    same = tree(root) == before and not list(root.glob("venv-py3.*"))
+    return (*row, repaired, "the same" if same else "NOT THE SAME")
 
 
 def main(names: Sequence[str]) -> None:

@@ -62,7 +62,8 @@ def requirement_not_met(installed: Installed, environment: Environment) -> Itera
     a repository the commit. Of a checkout with a list for each kind of machine the one counts that fits best. Where
     no checkout is in reach, one note says what differs from the requirements of the commit whose table ships.
     Why: The author tried these versions. Whether another one works nobody knows beforehand, hence a warning.
-    Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown).
+    Repair: Install what is asked for (--allow asked; of an environment that is no venv the command is shown). Where
+    the trainer asks for another Python, a new environment of it beside the old one, as PKG018.
     Upstream: https://packaging.python.org/en/latest/specifications/version-specifiers/
     Signature: None; pip says nothing later on.
     """
@@ -299,7 +300,8 @@ def environment_without_its_python(environment: Environment) -> Iterator[Finding
     What: The interpreter behind the environment: what bin/python leads to, on Windows the folder that pyvenv.cfg
     names as home.
     Why: That Python was uninstalled, updated to another release, or the environment was moved from another machine.
-    Repair: None by zdoctor; install that Python again, or make the environment anew and install into it.
+    Repair: A new environment beside it, of the same release of Python and with the same versions (--allow asked); the
+    old one stays. Or install that Python again.
     Upstream: https://docs.python.org/3/library/venv.html
     Signature: No Python at '…'; bad interpreter: No such file or directory
     """

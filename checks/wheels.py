@@ -146,7 +146,8 @@ def no_wheel_for_this_python(installed: Installed, environment: Environment) -> 
     against the release of the Python that will run it. What is installed as it is asked for is not told.
     Why: Without a wheel pip builds from source, for which compilers and libraries are missing (scipy asks for
     Fortran), or finds no version at all (torch).
-    Repair: None by zdoctor; make the environment anew with the release of Python that is named.
+    Repair: A new environment beside it, of the release of Python that is named and with what the trainer asks for, by
+    uv where it is there, else by such a Python of this machine (--allow asked); the old one stays.
     Upstream: https://pypi.org/project/scipy/1.12.0/#files (and of each package; the table names its date)
     Signature: ERROR: Failed building wheel for scipy; No matching distribution found for torch==2.6.0
     """

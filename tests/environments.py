@@ -75,5 +75,7 @@ def drop(site: Path, name: str) -> None:
 def offline(wheels: Path) -> dict[str, str]:
     """Variables with which pip and uv take from a folder of wheels alone."""
     own = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    own |= {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(wheels), "UV_NO_CACHE": "1"}
+    settings = wheels / "uv.toml"  # uv has no variable for it
+    settings.write_text(f"no-index = true\nfind-links = ['{wheels}']\n")
+    own |= {"UV_CONFIG_FILE": str(settings), "UV_NO_CACHE": "1"}
     return {**os.environ, **own}

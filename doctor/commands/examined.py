@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def examined(
     worlds: dict[str | None, World] | None = None,
     text: bytes | None = None,
     prove: bool = True,
+    active: str | None = None,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
@@ -49,6 +51,7 @@ def examined(
     of the settings file where that is None; HERE is none. `config` may be ENVIRONMENT. `to_repair` refuses a machine
     that cannot be repaired. The report holds what was asked for, to be asked for again. `worlds` are the machines
     that were looked at for other configs, by their files, and are not looked at anew.
+    `active`: as if that virtual environment were the active one.
     Where only some rules were asked for, nobody knows whether `zdoctor train` would start.
     """
     settings = settings_for(config)
@@ -65,6 +68,7 @@ def examined(
             progress=progress,
             trainer_source=trainer_source,
             to_repair=to_repair,
+            active=active,
         )
     world = worlds[recorded]
     if config == ENVIRONMENT:
@@ -110,6 +114,7 @@ def world_of(
     progress: Any = None,
     trainer_source: str | None = None,
     to_repair: bool = False,
+    active: str | None = None,
 ) -> World:
     """The live machine, or the one in a machine file. Raises UserError for a file or checkout that is none.
 
@@ -124,7 +129,8 @@ def world_of(
         from ..state.receipts import Receipts
 
         receipts = Receipts(state_folder())
-    live = LiveWorld(receipts=receipts, progress=progress, trainer_source=trainer_source, online=online)
+    variables = None if active is None else {**os.environ, "VIRTUAL_ENV": active}
+    live = LiveWorld(variables, receipts=receipts, progress=progress, trainer_source=trainer_source, online=online)
     if machine is None:
         return live
     from ..probe.recorded import MachineError, RecordedWorld

@@ -11,7 +11,7 @@ from ...reports import plan, terminal, words
 from .. import apply as writer
 from .. import state
 from ..errors import UserError
-from ..model import Plan, Report, TrainingEffect, WriteTensors
+from ..model import MakeEnvironment, Plan, Report, TrainingEffect, WriteTensors
 from ..model.lora import LORA
 from ..model.repairs import Fixed
 from ..model.said import said
@@ -126,9 +126,10 @@ def fix(
     a `deep` check.
     """
 
-    def look(at: str = config) -> Report:
+    def look(at: str = config, active: str | None = None) -> Report:
         return examined(
             at,
+            active=active,
             machine=machine,
             selected=selected,
             deep=deep,
@@ -140,8 +141,9 @@ def fix(
         ).report
 
     def look_again(plan: Plan) -> Report:
-        """At the copy, where one was made: a LoRA itself stays as it was."""
-        return look(next((step.path for step in plan.steps if isinstance(step, WriteTensors)), config))
+        """At the copy, where one was made: a LoRA itself stays as it was, and so does an environment."""
+        copy = next((step.path for step in plan.steps if isinstance(step, WriteTensors)), config)
+        return look(copy, next((step.path for step in plan.steps if isinstance(step, MakeEnvironment)), None))
 
     return carry_out(
         look, look_again=look_again, apply=apply, allow=allow, asked=asked, online=online, progress=progress

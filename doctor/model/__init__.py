@@ -36,6 +36,7 @@ from .plans import ExtractFiles as ExtractFiles
 from .plans import FetchFile as FetchFile
 from .plans import Fix as Fix
 from .plans import InstallPackages as InstallPackages
+from .plans import MakeEnvironment as MakeEnvironment
 from .plans import MakeLink as MakeLink
 from .plans import MirrorFolder as MirrorFolder
 from .plans import PlaceCopy as PlaceCopy

@@ -142,7 +142,8 @@ class Installed:
     what installed packages ask of each other. `unread` are requirements of the checkout that nobody understands.
     `broken` are the packages that are installed in part, `left_over` what interrupted installs left, `metadata` that
     of each package, by its name. `hidden` are those in whose place others are imported. `without_wheel` is what has
-    no wheel for this Python, of which `nearest` is the release that has all ("3.12").
+    no wheel for this Python, of which `nearest` is the release that has all ("3.12"). `requirements` are those of the
+    checkout that count on this machine.
     """
 
     own: tuple[Unmet, ...] = ()
@@ -155,4 +156,5 @@ class Installed:
     hidden: tuple[Hidden, ...] = ()
     without_wheel: tuple[Requirement, ...] = ()
     nearest: str = ""
+    requirements: tuple[Requirement, ...] = ()
     metadata: Mapping[str, Metadata] = field(default_factory=dict)

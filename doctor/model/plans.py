@@ -179,6 +179,23 @@ class InstallPackages(_Step):
 
 
 @dataclass(frozen=True)
+class MakeEnvironment(_Step):
+    """Make a virtual environment of a release of Python ("3.12") at `path`, with what is `wanted`, as pip takes it.
+
+    `first` comes before it from the index at the address `index`, as torch for a card does. `exact`: with nothing
+    that is not named here. At the end the modules are imported.
+    """
+
+    path: str
+    release: str
+    wanted: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    index: str = ""
+    exact: bool = False
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CopiedTensor:
     """One tensor of a new file: `name` there, `source` in the old one, of which it has these `rows` (None: all).
 
@@ -214,6 +231,7 @@ Step = (
     | PlaceCopy
     | FetchFile
     | InstallPackages
+    | MakeEnvironment
     | WriteTensors
 )
 

@@ -26,6 +26,7 @@ VERSIONS = (
     *("2.5.0", "2.5.1", "2.6.0", "2.7.0", "2.7.1", "2.8.0", "2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.12.1"),
     *("2.13.0", "2.14.0", "2.14.1", "2.15.0"),
 )
+TORCHES = ("torch", "torchvision", "torchaudio")  # what comes from these indexes together
 DRIVERS: Mapping[int, int] = {13: 580, 12: 525, 11: 450}  # NVIDIA: CUDA compatibility, minor version compatibility
 # Those that serve a card best first; cu129 is on Linux alone.
 _CUDA: Mapping[str, Sequence[Reach]] = {

@@ -32,6 +32,11 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     "triton": ("triton", "triton_windows", "pytorch_triton", "pytorch_triton_rocm"),
 }
 
+# What every trainer of diffusion models leans on: conflicts among these are told even where no file asks for them.
+CORE = (
+    *("torch", "torchvision", "torchaudio", "diffusers", "transformers", "accelerate", "peft", "safetensors"),
+    *("huggingface_hub", "tokenizers", "bitsandbytes", "numpy", "torchao", "xformers", "flash_attn"),
+)
 # Packages whose import ends where these others are of another version than they ask for: transformers compares them
 # itself (dependency_versions_check.py of 4.40 to 5.23), torchaudio before 2.11 is linked against the one torch of its
 # metadata. Looked up on 2026-11-22.

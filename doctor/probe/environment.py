@@ -17,6 +17,7 @@ from .world import Stat, World
 # As trainers' READMEs, installers and portable builds name the folder of their Python; ai-toolkit's interface takes
 # .venv before venv (ui/cron/pythonPath.ts).
 _VENVS = (".venv", "venv", "env", ".pixi/envs/default", "python_embeded", "python_embedded")
+_OF_OURS = re.compile(r"\.?v?env-py3\.\d+")  # that a repair made beside one of these
 _THIS = "it runs zdoctor"
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _RELEASE = re.compile(r"^version(?:_info)?\s*=\s*(\d+\.\d+(?:\.\d+)?)", re.M)
@@ -43,7 +44,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
     root = schema.source if isinstance(schema, Schema) else ""
     own = list(_inside(world, root)) if root and marks else []
     for environment in (*active, *own) if marks else ():
-        if all(mark in environment.versions for mark in marks):
+        if all(mark in environment.versions for mark in marks) and not environment.base_gone:
             return environment
     if own:
         return own[0]
@@ -81,7 +82,8 @@ def _active(world: World) -> Iterator[Environment]:
 def _inside(world: World, root: str) -> Iterator[Environment]:
     """The environments in a checkout, then those in the folder that it lies in."""
     for place in (root, world.parent(root)):
-        every = {name: of_folder(world, world.below(place, name)) for name in _VENVS}
+        made = [name for name in world.names_in(place) if _OF_OURS.fullmatch(name)]
+        every = {name: of_folder(world, world.below(place, name)) for name in (*_VENVS, *made)}
         there = {name: found for name, found in every.items() if found is not None}
         for name, found in there.items():
             others = "".join(f"; {other} lies there, too" for other in there if other != name)

@@ -8,7 +8,7 @@ from ..model import Run, Schema, Unknown, Where
 from ..model.environment import Environment, Hidden, Installed, Requirement, Unmet
 from ..model.record import replace
 from ..packages.checkout import sets_of
-from ..packages.names import REFUSES, modules_of, provided
+from ..packages.names import CORE, REFUSES, modules_of, provided
 from ..packages.requirements import Asked, of_texts
 from ..packages.unmet import between, unmet
 from ..packages.versions import holds, variables
@@ -17,12 +17,6 @@ from ..trainers import trainer_of
 from .packages import folders_of, left_over_in
 from .source.imports import first_imports
 from .world import World
-
-# What every trainer of diffusion models leans on: conflicts among these are told even where no file asks for them.
-CORE = (
-    *("torch", "torchvision", "torchaudio", "diffusers", "transformers", "accelerate", "peft", "safetensors"),
-    *("huggingface_hub", "tokenizers", "bitsandbytes", "numpy", "torchao", "xformers", "flash_attn"),
-)
 
 
 def probe_installed(
@@ -72,6 +66,7 @@ def probe_installed(
             one for one in without_wheel(applying, environment.release, world.system.os) if one in lacking
         ),
         nearest=nearest(applying, environment.release, world.system.os),
+        requirements=tuple(applying) if root else (),
         metadata=metadata,
     )
 

@@ -15,6 +15,7 @@ from ...model import (
     ExtractFiles,
     FetchFile,
     InstallPackages,
+    MakeEnvironment,
     MakeLink,
     MirrorFolder,
     PlaceCopy,
@@ -34,6 +35,7 @@ from . import (
     extract_files,
     fetch_file,
     install_packages,
+    make_environment,
     make_link,
     mirror_folder,
     place_copy,
@@ -72,6 +74,7 @@ KINDS: dict[type[Step], Kind] = {
     PlaceCopy: place_copy,
     FetchFile: fetch_file,
     InstallPackages: install_packages,
+    MakeEnvironment: make_environment,
     WriteTensors: write_tensors,
 }
 
@@ -104,10 +107,10 @@ def diff(plan: Plan, *, online: bool = False) -> str:
             for step in rewritten:
                 parts += unified_diff(_lines(step.before or ""), _lines(step.text), step.path, step.path, lineterm="")
             lines += [describe(step) for step in group if step not in rewritten]
-            installs = [step for step in group if isinstance(step, InstallPackages)]
+            installs = [step for step in group if isinstance(step, InstallPackages | MakeEnvironment)]
             if installs and online:
                 try:
-                    lines += install_packages.preview(installs, at(installs[0].path))
+                    lines += KINDS[type(installs[0])].preview(installs, at(installs[0].path))  # type: ignore[attr-defined]
                 except ApplyError as error:
                     lines.append(f"cannot be done now: {error}")
             continue

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
@@ -59,8 +59,14 @@ def preview(steps: Sequence[InstallPackages], path: Path) -> Iterator[str]:
     """What would change, package by package, and the bytes to fetch. Asks the index."""
     first = steps[0]
     precheck(first, path, Needs())
-    changes = _resolved(first, [step.wanted for step in steps])
-    before = {_name_of(info): _version_of(info) for site in _sites(path) for info in site.glob("*.dist-info")}
+    changes = resolved(first, [step.wanted for step in steps])
+    yield from told(
+        changes, {_name_of(info): _version_of(info) for site in _sites(path) for info in site.glob("*.dist-info")}
+    )
+
+
+def told(changes: Sequence[Change], before: Mapping[str, str]) -> Iterator[str]:
+    """Each change as a diff has it, and the bytes of all."""
     for change in changes:
         former = before.get(plain(change.name), "")
         yield from [f"-{change.name} {former}"] if former else []
@@ -69,10 +75,12 @@ def preview(steps: Sequence[InstallPackages], path: Path) -> Iterator[str]:
 
     with ThreadPoolExecutor() as several:
         sizes = list(several.map(_size_of, (change.address for change in changes)))
-    told = [size for size in sizes if size is not None]
-    if told:
-        more = f", and {len(sizes) - len(told)} whose size the index does not tell" if len(told) < len(sizes) else ""
-        yield f"{amount(sum(told))} to fetch (told by the index; less where pip has kept it){more}"
+    known = [size for size in sizes if size is not None]
+    if known:
+        more = (
+            f", and {len(sizes) - len(known)} whose size the index does not tell" if len(known) < len(sizes) else ""
+        )
+        yield f"{amount(sum(known))} to fetch (told by the index; less where pip has kept it){more}"
 
 
 def _size_of(address: str) -> int | None:
@@ -102,12 +110,12 @@ def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
     wanted = [step.wanted for step in steps]
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"asking what {', '.join(wanted)} takes")
-    exact = [change.text for change in _resolved(first, wanted)] or wanted
+    exact = [change.text for change in resolved(first, wanted)] or wanted
     stage = scratch(journal, _free(path / f".zdoctor-new-{journal.id}"))
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"installing {', '.join(exact)}")
     over = [] if _is_of_uv(first) else ["--ignore-installed"]
-    _run(first, "--quiet", "--no-deps", *over, "--prefix", str(stage), *exact)
+    run(first, "--quiet", "--no-deps", *over, "--prefix", str(stage), *exact)
     (stage / _LOCK).unlink(missing_ok=True)
     site = next((found for found in stage.rglob("site-packages") if is_real_folder(found)), None)
     if site is None:
@@ -145,12 +153,13 @@ def _is_of_uv(step: InstallPackages) -> bool:
     """Whether uv installs into an environment: where it is here, and made the environment or nothing else can."""
     if shutil.which("uv") is None:
         return False
-    settings = (Path(step.path) / "pyvenv.cfg").read_text("utf-8", "replace")
+    cfg = Path(step.path) / "pyvenv.cfg"
+    settings = cfg.read_text("utf-8", "replace") if cfg.is_file() else ""
     return _OF_UV.search(settings) is not None or not (_has_pip(step) or find_spec("pip"))
 
 
 def _has_pip(step: InstallPackages) -> bool:
-    return any((site / "pip" / "__init__.py").is_file() for site in _sites(Path(step.path)))
+    return bool(step.path) and any((site / "pip" / "__init__.py").is_file() for site in _sites(Path(step.path)))
 
 
 def _installer(step: InstallPackages) -> list[str]:
@@ -164,7 +173,7 @@ def _installer(step: InstallPackages) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", step.python, "install"]
 
 
-def _run(step: InstallPackages, *words: str) -> str:
+def run(step: InstallPackages, *words: str) -> str:
     """What the installer says, warnings and all. Raises ApplyError with its own reason."""
     own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONSAFEPATH": "1", "NO_COLOR": "1"}
     index = ["--index-url", step.index] if step.index else []
@@ -176,7 +185,7 @@ def _run(step: InstallPackages, *words: str) -> str:
     except OSError as error:
         raise ApplyError(f"{command[0]} does not start: {error.strerror}") from error
     finally:
-        if not was_locked:
+        if step.path and not was_locked:
             lock.unlink(missing_ok=True)
     if done.returncode:
         told = re.findall(r"(?:ERROR: |error: )([^\n]*(?:\n  cause: [^\n]*)*)", done.stderr)
@@ -185,12 +194,13 @@ def _run(step: InstallPackages, *words: str) -> str:
     return done.stdout or done.stderr
 
 
-def _resolved(step: InstallPackages, wanted: Sequence[str]) -> list[Change]:
+def resolved(step: InstallPackages, wanted: Sequence[str]) -> list[Change]:
     """What would be installed for these, exactly; nothing where they count as installed."""
     if _is_of_uv(step):
-        told = _WOULD_INSTALL.findall(_run(step, "--dry-run", *wanted))
+        told = _WOULD_INSTALL.findall(run(step, "--dry-run", *wanted))
         return [_change(name, version, bool(direct), wanted) for name, version, direct in told]
-    report = json.loads(_run(step, "--dry-run", "--quiet", "--report", "-", *wanted))
+    over = [] if step.path else ["--ignore-installed"]  # an interpreter as it is, into which nothing will go
+    report = json.loads(run(step, "--dry-run", "--quiet", "--report", "-", *over, *wanted))
     return [
         _change(
             one["metadata"]["name"],
@@ -249,17 +259,20 @@ def _merge(journal: Journal, new: Path, old: Path, kept: Path) -> None:
 
 
 def _require_imports(step: InstallPackages, wanted: Sequence[str]) -> None:
-    """The environment's own Python imports what was asked for, and a new torch computes on each card."""
     names = [one.name for one in map(requirement, wanted) if one is not None]
-    modules = [module for name in names for module in modules_of(name)]
-    _try(step, [_IMPORT, *modules], f"cannot import {' and '.join(modules)} after it")
-    if "torch" in names:
-        _try(step, [_COMPUTE], "has a torch that does not compute on every card here")
+    require_modules(step.python, [module for name in names for module in modules_of(name)])
 
 
-def _try(step: InstallPackages, code: Sequence[str], failure: str) -> None:
-    """Code run by the environment's own Python. Raises ApplyError with the end of what it said."""
-    done = subprocess.run([step.python, "-B", "-c", *code], capture_output=True, text=True, errors="replace")
+def require_modules(python: str, modules: Sequence[str]) -> None:
+    """An environment's own Python imports these, and torch, where it is among them, computes on each card."""
+    _require(python, [_IMPORT, *modules], f"cannot import {' and '.join(modules)} after it")
+    if "torch" in modules:
+        _require(python, [_COMPUTE], "has a torch that does not compute on every card here")
+
+
+def _require(python: str, code: Sequence[str], failure: str) -> None:
+    """Code run by a Python. Raises ApplyError with the end of what it said."""
+    done = subprocess.run([python, "-B", "-c", *code], capture_output=True, text=True, errors="replace")
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
-        raise ApplyError(f"{step.python} {failure}: {last[0]}")
+        raise ApplyError(f"{python} {failure}: {last[0]}")
