@@ -24,7 +24,9 @@ from . import install_packages
 from .install_packages import Change
 from .needs import Needs, Work
 
-_ASK = "import sys, venv\nimport importlib.util as u\nprint('%d.%d' % sys.version_info[:2], bool(u.find_spec('ensurepip')))"
+_ASK = "from sys import version_info as v\nimport venv\n"  # its release, and whether it can bring pip
+_ASK += "try: import ensurepip\nexcept ImportError: ensurepip = None\n"
+_ASK += "print('%d.%d' % v[:2], ensurepip is not None)"
 _PLACES = (  # where pyenv, uv, conda and the installer of python.org put them; {} is "3.12", {0} "312"
     "~/.pyenv/versions/{}.*/bin/python",
     "~/.local/share/uv/python/cpython-{}.*/bin/python",
