@@ -188,8 +188,8 @@ def run(step: InstallPackages, *words: str) -> str:
         if step.path and not was_locked:
             lock.unlink(missing_ok=True)
     if done.returncode:
-        told = re.findall(r"(?:ERROR: |error: )([^\n]*(?:\n  cause: [^\n]*)*)", done.stderr)
-        reason = re.sub(r"\s+cause: ", ": ", told[-1]) if told else done.stderr.strip()[-300:]
+        told = re.findall(r"(?:ERROR: |error: )([^\n]*(?:\n {2,}[^\n]*)*)", done.stderr)  # uv breaks lines
+        reason = re.sub(r"\s+", " ", told[-1]).replace(" cause: ", ": ") if told else done.stderr.strip()[-300:]
         raise ApplyError(f"{'uv' if command[0] == 'uv' else 'pip'}: {reason}")
     return done.stdout or done.stderr
 
