@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, found
 from ..doctor.model.environment import Environment, Installed, Metadata, Unmet, Version, release
+from ..doctor.model.said import listed
 from ..doctor.packages.indexes import torchvision_for
 from ..doctor.packages.names import ALIKE
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
@@ -288,7 +289,7 @@ def two_packages_with_one_module(environment: Environment) -> Iterator[Finding]:
                 None,
                 "{python} has {packages}, which bring the same module {module}.",
                 otherwise="Which of them is imported hangs on the order they were installed in.",
-                evidence={"python": environment.python, "packages": " and ".join(there)},
+                evidence={"python": environment.python, "packages": listed(there)},
                 module=module,
             )
 

@@ -9,6 +9,7 @@ from ..doctor.families import family_of
 from ..doctor.model import Finding, Gpu, Run, System, Unknown, found
 from ..doctor.model.cards import taken
 from ..doctor.model.environment import Environment, Version, release
+from ..doctor.model.said import listed
 from ..doctor.packages.indexes import DRIVERS, nearest, served
 from ..doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
@@ -256,7 +257,7 @@ def _of_runner(environment: Environment) -> Iterator[Finding]:
             "{python} does not have {packages}, which zdoctor train needs.",
             otherwise="The run ends at its start: training needs packages that are not here.",
             evidence={"package": "zdoctor[train]", "python": environment.python},
-            packages=" and ".join(filter(None, (", ".join(missing[:-1]), missing[-1]))),
+            packages=listed(missing),
         )
 
 

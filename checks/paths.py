@@ -8,6 +8,7 @@ from ..doctor.families import family_of
 from ..doctor.model import Entry, Files, Finding, Run, System, Unknown, WritePlace, Writes, found
 from ..doctor.model.paths import DRIVE, PLACEHOLDER
 from ..doctor.model.record import replace
+from ..doctor.model.said import listed
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, prevents, rule
 from ..doctor.trainers import trainer_of
@@ -49,7 +50,7 @@ def read_only_path(run: Run, writes: Writes) -> Iterator[Finding]:
             otherwise=ends(run, _READ_ONLY, "The run ends at its start."),
             evidence={"writes": [place.what for place in places], "refusal": refusal},
             trainer=run.trainer,
-            what=" and ".join(place.what for place in places),
+            what=listed(place.what for place in places),
             folder=folder,
             phase=places[0].phase,
             key=key,

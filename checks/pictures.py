@@ -9,6 +9,7 @@ from ntpath import basename, normcase, splitext
 from ..doctor.families import family_of
 from ..doctor.model import DatasetFolder, Entry, Files, Finding, Run, System, found
 from ..doctor.model.facts import MOST_CHILDREN
+from ..doctor.model.said import listed
 from ..doctor.model.trainer import RUNNER
 from ..doctor.rules import Unestablished, rule
 from .keys.values import ends
@@ -132,7 +133,7 @@ def resolution_never_reached(run: Run, datasets: tuple[DatasetFolder, ...]) -> I
                 otherwise="Each picture is taken once for every size in the list, always in about its own size.",
                 evidence={"largest": largest, "resolutions": sizes},
                 folder=folder.path,
-                sizes=" and ".join(map(str, above)),
+                sizes=listed(map(str, above)),
                 before=before,
             )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..doctor.model import HubFile
 from ..doctor.model.amounts import amount, plural
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
+from ..doctor.model.said import filled, listed
 from ..doctor.model.shell import quoted
 from .painting import Line, Wrapped
 from .waste import MANY, advice, twins
@@ -47,7 +48,8 @@ def lines(inventory: Inventory) -> Iterator[Line]:
     careful = list(_prune(caches[0])) if caches else []
     if careful:
         yield []
-        yield Wrapped(f"hf cache prune would delete {' and '.join(careful)}.", "careful: ", "yellow")
+        told = filled("hf cache prune would delete {careful}.", {"careful": listed(careful)})
+        yield Wrapped(told, "careful: ", "yellow")
     yield []
     yield from _next(inventory)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..doctor.model.crashes import Comparison, Explanation, Failure
 from ..doctor.model.record import dataclass
+from ..doctor.model.said import AsIs
 from ..doctor.model.shell import quoted
 from .painting import Line, Wrapped
 
@@ -86,7 +87,7 @@ def _pasted(told: Explanation) -> Iterator[Line]:
         yield Wrapped(", ".join(f"{name} {version}" for name, version in told.versions.items()), "versions: ")
     yield [("dim", "```")]
     for line in told.excerpt.splitlines():
-        yield [("", line)]
+        yield [("", AsIs(line))]
     yield [("dim", "```")]
 
 
@@ -103,7 +104,7 @@ def _failure(failure: Failure, site: str) -> Iterator[Line]:
         where += f" in {frame.function}" if frame.function else ""
         yield Wrapped(where + (f", while {site} was loaded" if site else ""), "  ", "dim")
         if frame.code:
-            yield [("dim", f"    {frame.code}")]
+            yield [("dim", AsIs(f"    {frame.code}"))]
     else:
         yield [("dim", f"  {place}")]
 
@@ -121,14 +122,14 @@ def comparison_lines(seen: Comparison) -> Iterator[Line]:
     if seen.changed:
         yield [("bold", "The same line with other numbers (worked, then failed):")]
         for change in seen.changed[:MOST_LINES]:
-            yield Wrapped(change.good, "         ", "dim")
-            yield Wrapped(change.bad, f"  {change.at:>6} ")
+            yield Wrapped(AsIs(change.good), "         ", "dim")
+            yield Wrapped(AsIs(change.bad), f"  {change.at:>6} ")
         yield from _rest(len(seen.changed))
     yield from _numbered("Only the failed run says:", seen.others, "")
     yield []
-    yield Wrapped(seen.common, f"last line in common ({seen.parted}): ", "bold")
+    yield Wrapped(AsIs(seen.common), f"last line in common ({seen.parted}): ", "bold")
     for line in seen.then:
-        yield Wrapped(line, "  the run that worked went on: ", "green")
+        yield Wrapped(AsIs(line), "  the run that worked went on: ", "green")
     if seen.good_losses or seen.bad_losses:
         yield [("dim", f"losses shown: {seen.good_losses} where it worked, {seen.bad_losses} where it failed")]
 
@@ -137,7 +138,7 @@ def _numbered(title: str, said: Sequence[tuple[int, str]], style: str) -> Iterat
     if said:
         yield [("bold", title)]
         for at, line in said[:MOST_LINES]:
-            yield Wrapped(line, f"  {at:>6} ", style)
+            yield Wrapped(AsIs(line), f"  {at:>6} ", style)
         yield from _rest(len(said))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..doctor.model import Config, Where
 from ..doctor.model.extent import extent, lines_of
 from ..doctor.model.printable import without_tokens
+from ..doctor.model.said import AsIs
 from .painting import Spans, cells
 
 
@@ -30,5 +31,6 @@ def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:
         while cells(shown) > room:
             shown = shown[:-2] + "…"
     mark = cells(shown[start : start + mark]) or 1
-    yield [("dim", number), ("", shown)]
-    yield [("dim", f"{' ' * (len(number) - 2)}| "), ("bold", " " * cells(shown[:start]) + "^" * mark)]
+    yield [("dim", AsIs(number)), ("", AsIs(shown))]
+    under = f"{' ' * (len(number) - 2)}| "
+    yield [("dim", AsIs(under)), ("bold", AsIs(" " * cells(shown[:start]) + "^" * mark))]

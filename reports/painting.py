@@ -6,7 +6,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
@@ -85,8 +85,11 @@ def rows(lines: Iterable[Line], screen: Screen) -> int:
 
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes: characters of East Asia are two wide, marks above others none."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else _cells(text)
+
+
+@lru_cache(4096)  # words come again, and lines are counted before they are shown
+def _cells(text: str) -> int:
     return sum(map(_cells_of_one, text))
 
 
@@ -138,7 +141,8 @@ def _wrapped(line: Wrapped, width: int) -> Iterator[Spans]:
             lead = blank
 
 
-def broken(text: str, width: int, first: int = 0, rest: int = 0) -> list[str]:
+@lru_cache  # lines are counted before they are shown
+def broken(text: str, width: int, first: int = 0, rest: int = 0) -> Sequence[str]:
     """The text in lines of so many columns, of which `first` and `rest` are taken in the first line and the others.
 
     Lines are broken at blanks and, as Chinese has none, between its characters; but no line begins with what closes a

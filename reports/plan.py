@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..doctor.model import Fix, Plan
-from ..doctor.model.said import said
+from ..doctor.model.said import AsIs, said
 from . import words
 from .painting import Line, Typed, Wrapped
 
@@ -38,4 +38,5 @@ def lines(
 def _diff(text: str, lead: str = "") -> Iterator[Line]:
     for line in text.splitlines():
         style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        yield [(style, f"{lead}{line}")]
+        changed = line.startswith(("+", "-", " ", "@"))  # else a step in words
+        yield [(style, AsIs(f"{lead}{line}") if changed else f"{lead}{line}")]

@@ -7,11 +7,11 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
-from ..doctor.model.said import said
+from ..doctor.model.said import AsIs, filled, joined, listed, said
 from . import words
 from .checked import Checked
 from .excerpt import excerpt
-from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, rows, shortened, spoken
+from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, padded, rows, shortened, spoken
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}
@@ -67,7 +67,7 @@ def lines(
 
 
 def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) -> Iterator[Line]:
-    yield from _headed([("bold", words.heading(report))], " · ".join(words.who(report)), screen)
+    yield from _headed([("bold", AsIs(words.heading(report)))], joined(" · ", words.who(report)), screen)
     for output in report.outputs:
         yield Wrapped(f"the run is written to {output}", "", "dim")
     for line in filter(None, (report.subject, report.python)):
@@ -92,18 +92,18 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
         yield from [[]] * bool(report.allowed)
     if reasons := words.unjudged(report):
         for reason, areas in reasons.items():
-            yield Wrapped(f"{', '.join(areas)}: {reason}", "not judged: ", "magenta")
+            yield Wrapped(joined(": ", (joined(", ", areas), reason)), "not judged: ", "magenta")
         yield []
 
 
 def _end(report: Report, repaired: bool, verbose: bool) -> Iterator[Line]:
     notes = [finding for finding in report.findings if finding.severity == "note"]
     yield Wrapped(words.verdict(report), "", f"bold {VERDICTS[words.tone(report)]}")
-    yield Wrapped(f"{words.outcomes(report)} · {report.elapsed_ms:.0f} ms", "", "dim")
+    yield Wrapped(joined(" · ", (words.outcomes(report), AsIs(f"{report.elapsed_ms:.0f} ms"))), "", "dim")
     what = [f"the {words.counted('note', len(notes))}"] * bool(notes) + ["what is not known"] * bool(report.unknown)
     what += ["what is allowed"] * bool(report.allowed)
     if what and not verbose and report.command == "check":
-        yield Typed(report.typed("check", "-v"), "more: ", f"tells {' and '.join(what)}", "dim")
+        yield Typed(report.typed("check", "-v"), "more: ", filled("tells {what}", {"what": listed(what)}), "dim")
     for number, (command, about) in enumerate(words.next_steps(report, repaired)):
         yield Typed(command, "or:   " if number else "next: ", about)
     if told := words.own_trainer(report):
@@ -112,8 +112,10 @@ def _end(report: Report, repaired: bool, verbose: bool) -> Iterator[Line]:
 
 def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterator[Line]:
     severity = finding.severity or "note"
-    name = [(STYLES[severity], f"{severity:<8}"), ("bold", f"{finding.rule} {finding.name}")]
-    yield from _headed(name, words.placed(finding), screen, "  ", _linked(finding, screen))
+    severities = [said(one) for one in STYLES]
+    column = padded(said(severity), max(map(cells, severities)) + 1)
+    name = [(STYLES[severity], AsIs(column)), ("bold", AsIs(f"{finding.rule} {finding.name}"))]
+    yield from _headed(name, AsIs(words.placed(finding)), screen, "  ", _linked(finding, screen))
     if config is not None and "\n" not in finding.text():  # else it shows its place itself
         yield from excerpt(config, finding.where, screen.width)
     yield Wrapped(finding.text(), "  ")
@@ -123,7 +125,7 @@ def _finding(finding: Finding, screen: Screen, config: Config | None) -> Iterato
 def _another(before: Finding, finding: Finding, screen: Screen) -> Iterator[Line]:
     """One more finding of the kind of `before`: what is the same for both is not said again."""
     if finding.where != before.where:
-        yield [("", "  "), (_linked(finding, screen), words.placed(finding))]
+        yield [("", "  "), (_linked(finding, screen), AsIs(words.placed(finding)))]
     yield Wrapped(finding.text(), "  ")
     yield from _rest(finding, before)
 
@@ -148,12 +150,12 @@ def _errors(report: Report, screen: Screen, room: int) -> Iterator[Spans]:
     if len(told) > room:
         ids = dict.fromkeys(finding.rule for finding in report.errors)
         kinds = [[finding for finding in report.errors if finding.rule == id] for id in ids]
-        told = [f"{of[0].rule} ×{len(of)} {of[0].name}: {words.lines_of(of)}" for of in kinds]
+        told = [f"{of[0].rule} ×{len(of)} {of[0].name}: {said(words.lines_of(of))}" for of in kinds]
         if left := kinds[max(room - 1, 0) :] if len(kinds) > room else []:
-            told[-len(left) :] = [f"and {sum(map(len, left))} more, of {len(left)} rules"]
+            told[-len(left) :] = [said(f"and {sum(map(len, left))} more, of {len(left)} rules")]
     for text in told:
-        lead = f"{said('error')} "
-        yield [("red", lead), ("", shortened(text, screen.width - cells(lead)))]
+        lead = AsIs(f"{said('error')} ")
+        yield [("red", lead), ("", AsIs(shortened(text, screen.width - cells(lead))))]
     yield []
 
 

@@ -12,6 +12,7 @@ from ..doctor.model.findings import CONFIG_UNREAD, HERE, NOT_SELECTED
 from ..doctor.model.lora import LORA
 from ..doctor.model.printable import printable
 from ..doctor.model.record import replace
+from ..doctor.model.said import AsIs, filled, joined
 from ..doctor.model.script import SCRIPT
 from ..doctor.model.shell import quoted
 from ..doctor.model.trainer import RUNNER
@@ -43,8 +44,10 @@ def heading(report: Report) -> str:
 def who(report: Report) -> list[str]:
     """Whose config it is, the recorded machine that it was held against, and the settings file that was obeyed."""
     unknown = "trainer not recognised" if report.config else "the environment alone"
-    beside = (("machine", report.machine), ("settings", report.settings))
-    return [report.trainer or unknown, *(f"{name}: {value}" for name, value in beside if value)]
+    told = [report.trainer or unknown]
+    told += [filled("machine: {name}", {"name": AsIs(report.machine)})] if report.machine else []
+    told += [filled("settings: {file}", {"file": AsIs(report.settings)})] if report.settings else []
+    return told
 
 
 def counted(severity: str, count: int) -> str:
@@ -53,13 +56,13 @@ def counted(severity: str, count: int) -> str:
 
 def verdict(report: Report) -> str:
     """What was found, by severity, and what was not judged: "nothing found" only where all was."""
-    return _verdict(report, ", ".join(area for areas in unjudged(report).values() for area in areas))
+    return _verdict(report, joined(", ", (area for areas in unjudged(report).values() for area in areas)))
 
 
 def with_reasons(report: Report) -> str:
     """The verdict, with the first clause of why something was not judged; for where nothing else tells it."""
-    open = (f"{', '.join(areas)}: {_in_short(reason)}" for reason, areas in unjudged(report).items())
-    return _verdict(report, "; ".join(open))
+    open = (joined(": ", (joined(", ", areas), _in_short(reason))) for reason, areas in unjudged(report).items())
+    return _verdict(report, joined("; ", open))
 
 
 def _verdict(report: Report, open: str) -> str:
@@ -67,8 +70,8 @@ def _verdict(report: Report, open: str) -> str:
     parts = [counted(severity, n) for severity, n in counts.items() if n]
     if report.known:
         parts = [*(parts or ["nothing new"]), f"{len(report.known)} known"]
-    found = ", ".join(parts) or ("no error found" if open or not report.ok else "nothing found")
-    return f"{found}; not judged: {open}" if open else found
+    found = joined(", ", parts) or ("no error found" if open or not report.ok else "nothing found")
+    return filled("{found}; not judged: {open}", {"found": found, "open": open}) if open else found
 
 
 def unjudged(report: Report) -> dict[str, list[str]]:
@@ -97,14 +100,11 @@ def tone(report: Report) -> str:
 
 def outcomes(report: Report) -> str:
     """How the rules ended that found nothing; those that had nothing to look at are not counted."""
-    rest = f"{len(report.passed)} {'rule' if len(report.passed) == 1 else 'rules'} passed"
-    if report.unknown:
-        rest += f", {len(report.unknown)} not known"
-    if report.crashed:
-        rest += f", {len(report.crashed)} crashed"
-    if report.allowed:
-        rest += f", {counted('finding', len(report.allowed))} allowed"
-    return ", ".join([rest, *of_baseline([report])])
+    told = [f"{len(report.passed)} {'rule' if len(report.passed) == 1 else 'rules'} passed"]
+    told += [f"{len(report.unknown)} not known"] * bool(report.unknown)
+    told += [f"{len(report.crashed)} crashed"] * bool(report.crashed)
+    told += [f"{counted('finding', len(report.allowed))} allowed"] * bool(report.allowed)
+    return joined(", ", (*told, *of_baseline([report])))
 
 
 def of_baseline(reports: Sequence[Report]) -> Iterator[str]:

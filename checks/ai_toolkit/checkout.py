@@ -7,6 +7,7 @@ from typing import Any
 
 from ...doctor.model import Checkout, Finding, ModelFolder, Run, Writes, found
 from ...doctor.model.checkout import Edit
+from ...doctor.model.said import listed
 from ...doctor.rules import Unestablished, prevents, rule
 
 _HIDES = (
@@ -101,7 +102,7 @@ def unguarded_size_file(run: Run, writes: Writes, checkout: Checkout | None) -> 
             message,
             otherwise="The run ends there with an OSError.",
             evidence={} if caches else _edit(checkout, size_file.where.path, size_file.guard),
-            caches=" and ".join(caches),
+            caches=listed(caches),
             folder=min(folders),
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ...doctor.families import family_of, loader_of, no_record, opened_by
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
+from ...doctor.model.said import joined
 from ...doctor.rules import Unestablished, prevents, rule
 from ...doctor.trainers import trainer_of
 
@@ -70,11 +71,11 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     unjudged = [*filter(None, unjudged), *_absent(run, model)]
     recorded = opened_by(run).transformer is not None
     if not recorded and not said and (unjudged or not compared):
-        raise Unestablished("; ".join([no_record(run.recipe.architecture), *unjudged]))
+        raise Unestablished(joined("; ", (no_record(run.recipe.architecture), *unjudged)))
     if model.layout == "absent":
         raise Unestablished(f"nothing of {model.source} is on this machine")
     if unjudged and not said:
-        raise Unestablished("; ".join(unjudged))
+        raise Unestablished(joined("; ", unjudged))
 
 
 def _lacking(run: Run, model: ModelFolder, part: Component, missing: Sequence[str]) -> Finding:
@@ -104,12 +105,13 @@ def _asked(run: Run, part: Component, model: ModelFolder) -> str:
 def _unjudged(part: Component) -> str | None:
     """Why the tensors of a part are not compared, "" where nothing has to be said of it; None where they are."""
     if not part.weights:
-        is_said = part.problem is not None and not part.name.startswith("tokenizer")
-        return f"{part.name}: {part.problem}" if is_said else ""
+        if not part.problem or part.name.startswith("tokenizer"):
+            return ""
+        return f"{part.name} is missing" if part.problem == "missing" else joined(": ", (part.name, part.problem))
     if part.needed is None:
-        return f"{part.name}: {part.needed_reason}"
+        return joined(": ", (part.name, part.needed_reason))
     if any(weight.problem for weight in part.weights) or foreign(part):
-        return f"{part.name}: its weight files cannot be compared"
+        return joined(": ", (part.name, "its weight files cannot be compared"))
     return None
 
 

@@ -53,4 +53,4 @@ def _said(text: str | None) -> str | None:
 def _lines(text: str, width: int) -> list[str]:
     from ...reports.painting import broken
 
-    return broken(" ".join(text.split()), width)
+    return list(broken(" ".join(text.split()), width))

@@ -183,7 +183,7 @@ def _answer(rule: Rule, arguments: list[Any]) -> Answer:
     except NotApplicable:
         return Answer(applies=False)
     except Unestablished as error:
-        return Answer(unknown=str(error))
+        return Answer(unknown=error.args[0])
     except Exception as error:
         return Answer(crashed=_reason(error, rule.plugin))
 

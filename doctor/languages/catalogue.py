@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .template import Template, template
 
+_KEY = 5  # letters by which templates are found
 _ESCAPED = (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\t", r"\t"))
 
 
@@ -24,59 +25,75 @@ class Catalogue:
 
     @cached_property
     def _entries(self) -> dict[bytes, bytes]:
-        """English -> translation, both as they stand between quotes, without what is open or marked as fuzzy."""
+        """What follows each English text; what is marked as fuzzy is left out."""
         found: dict[bytes, bytes] = {}
         for file in reversed(self.files):
             with suppress(OSError):
-                read = entries(file.read_bytes())
-                found.update((english, other) for english, other, fuzzy in read if other and not fuzzy)
+                found |= entries(file.read_bytes())
         return found
 
     @cached_property
-    def _by_word(self) -> dict[str, list[bytes]]:
-        """The texts with places by a word of theirs, which a text that is made of one holds, too: the last one, else
-        the first, else the longest."""
-        found: dict[str, list[bytes]] = {}
+    def _by_key(self) -> dict[bytes, list[bytes]]:
+        """The texts with places by what a text that is made of one holds, too: some letters of its beginning, else of
+        its end, else a word between its places."""
+        found: dict[bytes, list[bytes]] = {}
         for english in self._entries:
-            if english.count(b"{"):  # `in` takes ten times as long for bytes
-                words = english.decode(errors="replace").split(" ")
-                word = words[0] if "}" in words[-1] else words[-1]
-                if "{" in word:
-                    word = max((one for one in words if "{" not in one and "}" not in one), key=len, default="")
-                found.setdefault(word, []).append(english)
+            at = english.find(b"{")
+            if at < 0:
+                continue
+            key = english[:_KEY] if at >= _KEY else english[-_KEY:]
+            if at < _KEY and key.count(b"}"):
+                after = english.partition(b"}")[2].partition(b"{")[0].split(b" ")[1:-1]
+                before = english.rpartition(b"{")[0].rpartition(b"}")[2].split(b" ")[1:-1]
+                key = max((*after, *before), key=len, default=b"")
+            if key in found:
+                found[key].append(english)
+            else:
+                found[key] = [english]
         return found
 
     def exact(self, text: str) -> str | None:
         """The translation of a text or template; None where it is left open or marked as fuzzy."""
-        other = self._entries.get(quoted(text).encode(errors="replace"))
-        return plain(other) if other else None
+        after = self._entries.get(quoted(text).encode(errors="replace")) if text else None
+        return (after and translation(after)) or None
 
     def made_of(self, text: str) -> Iterator[tuple[Template, str, dict[str, str]]]:
         """Templates that a text may be made of, their translations, and what was filled in; the longest first."""
-        words = {"", *quoted(text).split(" ")}
-        near = [template(plain(one)) for word in words for one in self._by_word.get(word, ())]
+        written = quoted(text).encode(errors="replace")
+        near = [
+            template(plain(one))
+            for key in {b"", written[:_KEY], written[-_KEY:], *written.split(b" ")}
+            for one in self._by_key.get(key, ())
+            if written.startswith(one[: one.find(b"{")]) and written.endswith(one[one.rfind(b"}") + 1 :])
+        ]
         for one in sorted(near, key=lambda one: -one.plain):
             if (values := one.values(text)) is not None:
                 yield one, self.exact(one.text) or "", values
 
 
-def entries(data: bytes) -> Iterator[tuple[bytes, bytes, bool]]:
-    """(English, translation, whether it is marked as fuzzy) of each entry of a .po file, all as between its
-    quotes.
-    """
+def entries(data: bytes, *, fuzzy: bool = False) -> dict[bytes, bytes]:
+    """English -> what follows it from its translation on, of each entry of a .po file, as between its quotes; also of
+    those that are marked as fuzzy, where they are asked for."""
+    if data.find(b"\r") >= 0:
+        data = data.replace(b"\r\n", b"\n")
     header, _, rest = data.partition(b"\n\n")
-    data = rest if header.find(b'msgid ""\n') >= 0 else data
-    if data.find(b'"\n"') >= 0:  # an editor of .po files breaks long texts into several lines
+    data = b"\n" + (rest if header.find(b'msgid ""\n') >= 0 else data)
+    if data.find(b'"\n"') >= 0:  # an editor breaks long texts into several lines
         data = data.replace(b'"\n"', b"")
-    fuzzy = data.count(b"#, fuzzy") > 0
-    before, *others = (b"\n" + data).split(b'\nmsgid "')
-    for entry in others:
-        english, middle, rest = entry.partition(b'"\nmsgstr "')
-        if english and middle:  # no English text is the header's
-            other, end, _ = rest.partition(b'"\n')
-            other = other if end else rest[: rest.rfind(b'"')]
-            yield english, other, fuzzy and before.find(b"\n#, fuzzy", before.rfind(b"\n\n")) >= 0
-        before = entry
+    if not fuzzy and data.find(b"#, fuzzy") >= 0:
+        blocks = data.split(b"\n\n")
+        data = b"\n\n".join(one for one in blocks if not one.count(b"#, fuzzy"))
+    found: dict[bytes, bytes] = {}
+    _, *each = data.split(b'\nmsgid "')
+    for entry in each:
+        english, _, after = entry.partition(b'"\nmsgstr "')
+        found[english] = after
+    return found
+
+
+def translation(after: bytes) -> str:
+    """The translation that what follows an English text begins with; "" where it was cut off."""
+    return plain(after.partition(b'"\n')[0]) if after.find(b'"\n') >= 0 else plain(after[: max(after.rfind(b'"'), 0)])
 
 
 def quoted(text: str) -> str:

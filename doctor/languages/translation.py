@@ -13,15 +13,17 @@ from itertools import pairwise
 from operator import and_
 from pathlib import Path
 
-from ..model.said import Filled
+from ..model.said import AsIs, Filled, Joined
 from .catalogue import Catalogue
 from .template import fill, template
 
 LONGEST = 4000  # characters of a text whose template is looked for
 MOST_PARTS = 12  # of a line that is looked at as one that was put together
 _MARKS = "。；：，、！？（）「」"  # of Chinese, as wide as a character with its blank
-# What stands between parts of a line that were put together, and in Chinese.
+# What stands between parts of a line that were put together, and in Chinese; the same for names in a sentence.
 _BETWEEN = ((" · ", " · "), ("; ", "；"), (": ", "："), (", ", "，"))
+_AND = " and "
+_LISTED = {"zh": {", ": "、", _AND: " 和 "}, "vi": {_AND: " và "}}
 
 
 class Translation:
@@ -29,10 +31,21 @@ class Translation:
 
     def __init__(self, language: str, files: Iterable[Path]) -> None:
         self.chinese = language.startswith("zh")
+        self.between = dict(_BETWEEN) if self.chinese else {}
+        self.listed = _LISTED.get(language[:2], {})
         self.catalogue = Catalogue(files)
         self.known: dict[str, str | None] = {}
+        self.spoken: dict[tuple[type, str], str] = {}  # a line is counted before it is shown
 
     def __call__(self, text: str) -> str:
+        key = (type(text), text)
+        if key not in self.spoken:
+            self.spoken[key] = text if isinstance(text, AsIs) else self._said(text)
+        return self.spoken[key]
+
+    def _said(self, text: str) -> str:
+        if isinstance(text, Joined):
+            return self._together(text)
         made = self._filled(text) if isinstance(text, Filled) else None
         core = text if made else text.strip()
         made = made or self._of(core)
@@ -124,8 +137,18 @@ class Translation:
         return None if _is_prose(core) else value
 
     def _given(self, value: object) -> object:
-        """An argument that was handed over as one: whatever is not ours is somebody else's words."""
+        """What was handed over by itself: whatever is not ours is somebody else's words."""
+        if isinstance(value, AsIs | Joined | Filled):
+            return self(value)
         return (self._value(value) or value) if isinstance(value, str) else value
+
+    def _together(self, text: Joined) -> str:
+        names = text.last == _AND  # of which one alone is no text of ours
+        between = self.listed if names else self.between
+        exact = None if names else self._exact
+        known = ((type(part) is str and exact and exact(part)) or self._given(part) for part in text.parts)
+        *first, end = map(str, known)
+        return self._joined([f"{between.get(text.by, text.by).join(first)}{between.get(text.last, text.last)}{end}"])
 
     def _joined(self, parts: Iterable[str]) -> str:
         text = " ".join(parts)

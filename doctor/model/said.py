@@ -5,7 +5,7 @@ Pure rooms speak English. Where text reaches a person (a screen, a page, standar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _translated: Callable[[str], str] | None = None
@@ -19,11 +19,38 @@ class Filled(str):
     arguments: Mapping[str, Any]
 
 
+class AsIs(str):
+    """A name, somebody else's words, or what is said already: `said` leaves it alone."""
+
+
 def filled(template: str, arguments: Mapping[str, Any]) -> str:
     """The template with its arguments filled in, in English; `said` of it translates the template."""
     made = Filled(template.format_map(arguments))
     made.template, made.arguments = template, arguments
     return made
+
+
+class Joined(str):
+    """A text that was put together of others, each of which `said` says by itself; `by` and `last` stand between."""
+
+    parts: tuple[str, ...]
+    by: str
+    last: str
+
+
+def joined(by: str, parts: Iterable[str], last: str = "") -> str:
+    """The texts that are not empty, with `by` between them, or `last` before the last one."""
+    there = tuple(filter(None, parts))
+    if len(there) < 2:
+        return there[0] if there else ""
+    made = Joined(f"{by.join(there[:-1])}{last or by}{there[-1]}")
+    made.parts, made.by, made.last = there, by, last or by
+    return made
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names as a list in a sentence: "a, b and c"."""
+    return joined(", ", names, " and ")
 
 
 def said(text: str) -> str:

@@ -26,7 +26,9 @@ _PLACES = re.compile(r"(?<!\{)\{\w+[^{}]*\}")
 def entries(file: Path) -> Iterator[tuple[str, str, bool]]:
     """(English, translation, whether it is marked as fuzzy) of each entry of a .po file but its header."""
     data = file.read_bytes() if file.exists() else b""
-    return ((plain(english), plain(other), fuzzy) for english, other, fuzzy in catalogue.entries(data))
+    for block in data.split(b"\n\n"):
+        for english, after in catalogue.entries(block, fuzzy=True).items():
+            yield plain(english), catalogue.translation(after), b"\n#, fuzzy" in b"\n" + block
 
 
 def merged(file: Path, texts: Mapping[str, str], language: str) -> str:

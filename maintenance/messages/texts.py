@@ -72,8 +72,8 @@ def is_prose(text: str) -> bool:
 
 
 def is_label(text: str) -> bool:
-    """Whether it is one word before or behind something: "next: ", "{count} known"."""
-    label = re.fullmatch(r" *[A-Za-z]+: +|[ ,]*\{\w+\} [a-z]+|[A-Za-z]+ \{\w+\}", text)
+    """Whether it is one word before or behind something: "next: ", "machine: {name}", "{count} known"."""
+    label = re.fullmatch(r" *[A-Za-z]+: +|[ ,]*\{\w+\} [a-z]+|[A-Za-z]+:? \{\w+\}", text)
     return label is not None and not _CODE.search(text)
 
 

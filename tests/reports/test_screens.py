@@ -12,11 +12,11 @@ import pytest
 
 from zdoctor.doctor import languages
 from zdoctor.doctor.examine.examination import Examination, examine_config
-from zdoctor.doctor.model import Config, Finding, Fix, Report, Where, found
+from zdoctor.doctor.model import Config, Finding, Fix, Plan, Report, Where, found
 from zdoctor.doctor.model.record import replace
-from zdoctor.doctor.model.said import speak
+from zdoctor.doctor.model.said import said, speak
 from zdoctor.doctor.probe.recorded import RecordedWorld
-from zdoctor.reports import terminal
+from zdoctor.reports import plan, terminal
 from zdoctor.reports.painting import Screen, Typed, Wrapped, broken, cells, paint, shortened
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.test_reports import CASES, ROOT, compare
@@ -76,6 +76,17 @@ def test_the_screen_in_other_languages(spoken: str, width: int, request: pytest.
     compare(f"kaggle.{spoken}.{width}.txt", text, request)
     for line in text.splitlines():
         assert cells(line) <= width or max(map(cells, line.strip().split(" "))) > width - 20, line
+
+
+@pytest.mark.parametrize("spoken", ["zh_CN"], indirect=True)
+def test_lines_of_the_users_own_files_stay_as_they_are(spoken: str) -> None:
+    """A value that is a word of ours, too ("error"), is not translated."""
+    machine, config = CASES["kaggle"]
+    text = (ROOT / config).read_bytes().replace(b"dtype: bf16", b"dtype: error")
+    made = examine_config("c.yaml", RecordedWorld(load(machine)), text=text)
+    assert said("error") == "错误"
+    assert " dtype: error\n" in shown(made.report, Screen(80, 24), made.written)
+    assert "-dtype: bf16\n+dtype: error\n" in paint(plan.lines(Plan("c.yaml"), "-dtype: bf16\n+dtype: error"))
 
 
 def test_everything_is_told_when_it_is_asked_for(request: pytest.FixtureRequest) -> None:

@@ -162,7 +162,7 @@ def test_a_repository_that_lacks_the_parts_is_not_passed() -> None:
     snapshot = str(healthy_flux() / "transformer")
     repo = HubRepo("acme/flux", "/hub", "/hub/x", "ok", "", "", "0" * 40, snapshot, False, ())
     run = run_of("acme/flux", "flux")
-    with pytest.raises(Unestablished, match="transformer: missing"):
+    with pytest.raises(Unestablished, match="transformer is missing"):
         list(missing_checkpoint_tensors(run, probed(run, Hub((), (repo,)))))
 
 

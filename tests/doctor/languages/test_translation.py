@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.languages.translation import Translation
-from zdoctor.doctor.model.said import filled
+from zdoctor.doctor.model.said import AsIs, filled, joined, listed
 
 CATALOGUE = r"""
 msgid ""
@@ -94,6 +94,35 @@ def test_a_text_that_knows_its_template_needs_no_search(translation: Translation
 def test_a_template_formats_its_arguments_as_in_english(translation: Translation) -> None:
     said = filled("{key} is {value!r}, which is no number. It holds {count:.1f}: {names}.", VALUES)
     assert translation(said) == "lr 是 'much'，不是数字。其中有 2.0 个：a, b。"
+
+
+PUT_TOGETHER = [
+    (joined("; ", ("the dataset", "", joined(", ", ("the base model", "x")))), "数据集；底模，x"),
+    (listed(("the dataset", "the base model", "x")), "数据集、底模和 x"),
+    (listed(("a", "b")), "a 和 b"),
+    (listed(["the dataset"]), "数据集"),
+    (filled("It holds {count}: {names}.", {"count": 2, "names": listed(("y", "z"))}), "其中有 2 个：y 和 z。"),
+    (AsIs("the dataset"), "the dataset"),
+    (joined(": ", ("the dataset", AsIs("the base model"))), "数据集：the base model"),
+]
+
+
+@pytest.mark.parametrize(("english", "chinese"), PUT_TOGETHER)
+def test_what_was_put_together_is_translated_part_by_part(
+    translation: Translation, english: str, chinese: str
+) -> None:
+    assert translation(english) == chinese
+
+
+def test_a_catalogue_is_read_with_the_line_ends_of_windows_and_up_to_where_it_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "screen.po"
+    written = CATALOGUE.partition("续行")[0].encode()
+    for data in (written, written.replace(b"\n", b"\r\n")):
+        file.write_bytes(data)
+        translation = Translation("zh_CN", [file])
+        assert translation("the dataset") == "数据集"
+        assert translation('a "quoted" text\nof two lines') == 'a "quoted" text\nof two lines'
+        assert translation("reworded since May") == "reworded since May"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00", b'msgid "', b'\nmsgid "a b"\nmsgstr "\xff {x}"\n'])
