@@ -192,7 +192,8 @@ def _unknown_words(record: Mapping[str, Any]) -> dict[str, str]:
 
 def _sources() -> Iterator[Path]:
     for folder in ("checks", "doctor", "fixes"):
-        yield from (_PACKAGE / folder).rglob("*.py")
+        for names in ("*.py", "names.json"):
+            yield from (_PACKAGE / folder).rglob(names)
 
 
 def _contents(files: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int, str, bool]]:

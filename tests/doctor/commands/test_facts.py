@@ -150,3 +150,14 @@ def test_what_stands_in_for_what(text: str, left: str) -> None:
     record |= {"system": {"environment": {}}, "files": {}, "about": text}
     made = redact(record, system, {"USERNAME": "wilma"}, "desktop-1")
     assert made["about"] == left and sum(made["redacted"].values()) >= 1
+
+
+def test_options_of_the_trainers_are_nobodys_words() -> None:
+    record: dict[str, Any] = {name: [] for name in ("mounts", "speeds", "elsewhere")}
+    record |= {
+        "system": {"environment": {}},
+        "files": {},
+        "config": {"text": "--debiased_estimation_loss --flintcave"},
+    }
+    system = System("linux", "Linux 6", "3.12", "/w", "/home/wilma", 8, 1, 1)
+    assert redact(record, system, {}, "")["config"]["text"] == "--debiased_estimation_loss --w1"
