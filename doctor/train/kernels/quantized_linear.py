@@ -2,7 +2,8 @@
 
 int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
 is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
-codes and apply the scale to the (smaller) activations.
+codes and apply the scale to the (smaller) activations. Codes of int8 go from -128 to 127: the scale is negative where
+the largest weight of a row is positive.
 
 nf4: per block of 64 weights of a row one bfloat16 `scale`, the largest of them, and per weight the index of one of 16
 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the normal
@@ -58,11 +59,21 @@ def quantize_rows(weight: Tensor, kind: Quantization) -> tuple[Tensor, Tensor]:
     if kind == "float16":
         scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
         return (weight / scale[:, None]).to(dtype), scale
-    scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
-    scaled = (weight / scale[:, None]).clamp_(-largest, largest)
     if kind == "int8":
-        scaled = scaled.round_()
-    return scaled.to(dtype), scale
+        scale = _int8_scale(weight)
+        return (weight / scale[:, None]).round_().clamp_(-largest - 1, largest).to(dtype), scale
+    scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
+    return (weight / scale[:, None]).clamp_(-largest, largest).to(dtype), scale
+
+
+def _int8_scale(weight: Tensor) -> Tensor:
+    """The scale of each row by which its longer side reaches -128 and the other one 127, each by half a step more:
+    what is cut off there is no more than rounding takes anywhere.
+    """
+    low, high = weight.aminmax(dim=1)
+    longer, shorter = torch.maximum(high, -low), torch.minimum(high, -low)
+    step = torch.maximum(longer / 128.5, shorter / 127.5).clamp_min(1e-12)
+    return torch.where(high > -low, -step, step).to(torch.bfloat16).float()
 
 
 def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,8 @@ _LEGACY_ARCHITECTURES = {
 }
 # The network_kwargs that choose among the layers by parts of their names, and what all names begin with there.
 CHOOSING, _ROOT = ("ignore_if_contains", "only_if_contains"), "transformer."
+# A setting of sd-scripts, which zdoctor's runner takes beside them.
+PLUS = "loraplus_lr_ratio"
 NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
 
 
@@ -196,6 +198,7 @@ def _network(w: Written) -> dict[str, Any]:
         "network.start_deviation": rank**-0.5 if is_dora and rank > 0 else 0.0,
         "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
         "network.excluded": left_out,
+        "network.lora_plus_ratio": w.number(f"network/network_kwargs/{PLUS}", default=1.0),
         "network.narrowed": unread,
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
@@ -215,7 +218,9 @@ def _chosen_layers(kwargs: object) -> tuple[str, bool]:
     patterns = [_inside(word) for word in without or ()]
     if only is not None:
         patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.')) for word in only) or '(?!)'}))")
-    return "|".join(patterns), any(value is not None for name, value in kwargs.items() if name not in CHOOSING)
+    return "|".join(patterns), any(
+        value is not None for name, value in kwargs.items() if name not in (*CHOOSING, PLUS)
+    )
 
 
 def _are_words(value: object) -> bool:

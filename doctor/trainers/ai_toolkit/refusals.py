@@ -17,7 +17,7 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES
+from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES, PLUS
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"
@@ -74,6 +74,13 @@ def _network(run: Run, w: Written) -> Iterator[Reason]:
     if run.recipe.network.narrowed:
         told = f"network_kwargs other than {' and '.join(CHOOSING)}, which are lists of words, are not supported"
         yield "network/network_kwargs", told
+    ratio, at = run.recipe.network.lora_plus_ratio, f"network/network_kwargs/{PLUS}"
+    if ratio != 1.0 and not (0 < ratio < math.inf and type(w.raw(at)) in (int, float)):
+        yield at, f"The ratio of LoRA+ {w.raw(at)!r} is no number above 0"
+    elif ratio != 1.0 and run.recipe.network.type not in ("lora", "dora"):
+        yield at, "LoRA+ is of a LoRA or DoRA only"
+    elif ratio != 1.0 and run.recipe.optimizer.name == "prodigy":
+        yield at, "LoRA+ beside Prodigy is not supported"
     dropout = w.raw("network/dropout")
     if dropout and run.recipe.network.type == "dora":
         # which leaves out other values for the lengths than for the LoRA there

@@ -39,8 +39,33 @@ def test_int8_is_within_one_half_step_of_each_row() -> None:
     value = weight()
     codes, scale = quantize_rows(value, "int8")
     assert codes.dtype == torch.int8
-    error = (dequantize(codes, scale, 64) - value).abs().amax(dim=1)
-    assert (error <= value.abs().amax(dim=1) * INT8_STEP * 0.51).all()
+    error = (dequantize(codes, scale, 64) - value).abs()
+    largest = value.abs().amax(dim=1)
+    # but for what lies at the ends, beside a scale that bfloat16 has rounded down by up to 1 in 256
+    assert (
+        error <= largest[:, None] * INT8_STEP * torch.where(value.abs() < 0.99 * largest[:, None], 0.51, 1.01)
+    ).all()
+    assert codes.min() == -128 and codes.max() == 127
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "laplace", "t", "cauchy", "one channel"])
+def test_int8_is_no_worse_than_steps_of_the_largest_by_127_and_a_half(name: str) -> None:
+    """Those of torchao, whose scale stays in float32: 0.1 % for it where all weights of a row are as large."""
+    torch.manual_seed(0)
+    normal = torch.randn(128, 2048)
+    value = {
+        "uniform": torch.rand(128, 2048) * 2 - 1,
+        "normal": normal,
+        "laplace": normal.sign() * torch.empty(128, 2048).exponential_(),
+        "t": normal / (torch.randn(3, 128, 2048).square().sum(0) / 3).sqrt(),
+        "cauchy": torch.empty(128, 2048).cauchy_().clamp(-200, 200),
+        "one channel": torch.where(torch.arange(2048) == 5, 30 * normal, normal),
+    }[name]
+    theirs = (value.abs().amax(dim=1) / 127.5)[:, None]
+    expected = (value / theirs).round().clamp(-128, 127) * theirs
+    made = dequantize(*quantize_rows(value, "int8"), 2048)
+    worse = (made - value).square().sum() / (expected - value).square().sum()
+    assert worse.sqrt() < (1.0015 if name == "uniform" else 1.0)
 
 
 def test_float8_keeps_three_bits_of_every_weight() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.families.network import target_linears
+from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import TrainError
 from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, run_of
 
@@ -64,3 +66,20 @@ def test_only_what_is_chosen_is_trained(tiny: Path, circles: Path, tmp_path: Pat
     assert any("Linears are trained" in note for note in progress.notes)
     with pytest.raises(TrainError, match=r"chooses no layer, .* There are layers\.0\."):
         go(run_with(network={"excluded": "^(?!.*(?:atention))"}), tiny, circles, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("network", "ratio", "why"),
+    [
+        ({}, 1.0, ""),
+        ({"loraplus_lr_ratio": 4, "only_if_contains": ["attention"]}, 4.0, ""),
+        ({"loraplus_lr_ratio": -1}, -1.0, "The ratio of LoRA+ -1 is no number above 0"),
+    ],
+)
+def test_b_learns_faster_where_the_config_says_so(network: dict[str, Any], ratio: float, why: str) -> None:
+    run = run_of("ai-toolkit", AI_TOOLKIT | {"network": {"type": "lora", "linear": 4, "network_kwargs": network}})
+    schema = shipped("ai-toolkit")
+    assert run is not None and schema is not None
+    assert run.recipe.network.lora_plus_ratio == ratio and not run.recipe.network.narrowed
+    refused = [what for _, what in for_runner(run, schema).refused]
+    assert refused == ([why] if why else [])
