@@ -165,10 +165,10 @@ def unless_elsewhere(told: Finding, entry: Entry, elsewhere: str) -> Finding:
     if entry.seen_from:
         otherwise = told.otherwise + " Not so where it is started in {above}: from there it leads somewhere."
     elif elsewhere:
-        otherwise = told.otherwise + " But {elsewhere}."
+        otherwise = told.otherwise + " But the config is for another machine."
     else:
         return told
-    args = {**told.args, "above": entry.seen_from, "elsewhere": elsewhere}
+    args = {**told.args, "above": entry.seen_from}
     return replace(told, severity="warning", otherwise=otherwise, args=args)
 
 

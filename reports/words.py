@@ -238,6 +238,8 @@ def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
         return [(report.typed("check"), "says why the config cannot be read")]
     if report.crashed:
         return []
+    if report.elsewhere:
+        return [(report.typed("check"), "on the machine that will train: looks at all of it")]
     if report.trainer == SCRIPT and report.command == "check":
         typed = f"zdoctor probe {quoted(f'{report.config}:build_model', report.shell)}"
         return [(typed, "runs one step and says what of it is not trained")]

@@ -116,6 +116,7 @@ def examine_config(
         trainable=can_train[0],
         held_back=can_train[1],
         python=python_of(facts),
+        elsewhere=next((one.elsewhere for one in facts if isinstance(one.elsewhere, str) and one.elsewhere), ""),
         outputs=tuple(
             world.system.shown(run.output_folder) for run in reading.runs if run.output_folder and run.kind != "other"
         ),

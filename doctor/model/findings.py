@@ -109,7 +109,7 @@ class Report:
     `python` is a line about the interpreter whose packages were looked at, and why it is that one, "" where none was.
     `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
     where there is none; what a `baseline` knows is no finding. `shell` is where commands will be typed, None where
-    that is not known.
+    that is not known. `elsewhere` is how it shows that the config is for another machine, "" where nothing says so.
     """
 
     config: str
@@ -137,6 +137,7 @@ class Report:
     settings: str = ""
     baseline: Baselined | None = None
     shell: Shell | None = None
+    elsewhere: str = ""
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""

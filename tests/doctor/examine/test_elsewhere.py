@@ -9,6 +9,7 @@ import pytest
 
 from zdoctor import check
 from zdoctor.doctor.model import Report
+from zdoctor.reports.words import next_steps
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
 
 JOB = """job: extension
@@ -46,6 +47,7 @@ def test_what_another_machine_has_is_not_missing(root: str, tmp_path: Path) -> N
     gaps = {gap.what: gap.reason for gap in report.not_judged}
     assert gaps.keys() >= OF_THIS_MACHINE and "is for another one" in gaps["memory"]
     assert not report.judged or OF_THIS_MACHINE.isdisjoint(report.judged)
+    assert [command.split()[:2] for command, _ in next_steps(report)] == [["zdoctor", "check"]]  # there, not here
 
 
 def test_a_path_that_is_wrong_on_this_machine_is(tmp_path: Path) -> None:
