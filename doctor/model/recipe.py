@@ -230,7 +230,8 @@ class Offload:
 class Checkpoints:
     """How often the network is saved, in which format, and how many saves are kept (0: all).
 
-    Saves come `every` so many steps, `also_every` so many and every so many epochs.
+    Saves come `every` so many steps, `also_every` so many and every so many epochs. The last one goes to the hub's
+    repository `push_to`, "": to none.
     """
 
     every: int = 1000
@@ -238,6 +239,8 @@ class Checkpoints:
     keep: int = 5
     every_epochs: int = 0
     also_every: int = 0
+    push_to: str = ""
+    push_private: bool = False
 
 
 @dataclass(frozen=True)

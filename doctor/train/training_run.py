@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -21,6 +22,7 @@ from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
 from .network.lora import add_adapter_removal, add_network, lora_targets, read_initial_weights, trainable_parameters
 from .output.checkpoint_files import check_owner, read_state, remove_leftovers
+from .output.hub_repository import claim_repository, push
 from .output.loss_log import LossLog
 from .output.run_record import RunFolder, read_record, run_record
 from .output.trackers import Trackers
@@ -64,6 +66,8 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
+    if job.recipe.checkpoints.push_to and job.ranks.is_first:
+        claim_repository(job.recipe.checkpoints, job.progress.note)
     how = job.recipe.network
     covered = _covered(job, base)
     start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
@@ -91,6 +95,8 @@ def run_training(job: Job) -> TrainResult:
             RankLoop(job, trainer, preview, identity, examples.held).follow()
             return cast(TrainResult, job.ranks.broadcast(None))
         result = _trained(job, place, trainer, preview, identity, examples.held, state is not None)
+    if job.recipe.checkpoints.push_to and result.stopped == "finished":
+        push(job.recipe.checkpoints, Path(result.lora), [Path(file) for file in result.samples], job.progress.note)
     job.progress.close()
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
 

@@ -71,6 +71,7 @@ _FIELDS = {
     "offload.interval": Setting("train/gradient_checkpointing_interval", Written.whole, 1),
     "save_every": Setting("save/save_every", Written.whole, 1000),
     "save_dtype": Setting("save/dtype", Written.text, "float16"),
+    "checkpoints.push_private": Setting("save/hf_private", Written.flag),
     "keep_saves": Setting("save/max_step_saves_to_keep", Written.whole, 5),
     "disable_sampling": Setting("train/disable_sampling", Written.flag),
     "skip_first_sample": Setting("train/skip_first_sample", Written.flag),
@@ -177,6 +178,7 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         or any(w.flag(f"{dataset.key}/cache_text_embeddings") for dataset in datasets),
         "seed": w.whole("training_seed") if w.has("training_seed") else None,
         "optimizer": _optimizer(w.text("train/optimizer", default="adamw")),
+        "checkpoints.push_to": w.text("save/hf_repo_id") if w.flag("save/push_to_hub") else "",
         "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
     }
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))

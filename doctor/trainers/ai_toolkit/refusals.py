@@ -105,6 +105,11 @@ def _storage(run: Run, w: Written) -> Iterator[Reason]:
         yield "quantization", told
 
 
+def _push(run: Run, w: Written) -> Iterator[Reason]:
+    if w.flag("save/push_to_hub") and not run.recipe.checkpoints.push_to:
+        yield "save/push_to_hub", "push_to_hub needs hf_repo_id, the repository to push to"
+
+
 def _levers(run: Run, w: Written) -> Iterator[Reason]:
     """What saves memory at the price of time."""
     key = "model/layer_offloading_transformer_percent"
@@ -223,4 +228,4 @@ def _capital(what: str) -> str:
     return what if "_" in what.split()[0] else what[0].upper() + what[1:]
 
 
-_PARTS = (_network, _updates, _storage, _levers, _datasets, _lacking, _preservation, _bounds, _types)
+_PARTS = (_network, _updates, _storage, _push, _levers, _datasets, _lacking, _preservation, _bounds, _types)
