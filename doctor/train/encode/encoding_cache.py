@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..runtime.atomic_files import write_atomic
+from ..runtime.train_error import TrainError, first_line
 
 # The name of the checksum in a file's header.
 SUM = "crc32"
@@ -33,14 +34,18 @@ class EncodingCache:
             return False
 
     def get(self, key: str) -> dict[str, Tensor]:
-        """Returns the tensors of a key. Raises KeyError or OSError when there are none."""
+        """Returns the tensors of a key. Raises TrainError when there are none."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
+        file = self._file(key)
         try:
-            return load_file(str(self._file(key)))
-        except SafetensorError as error:
-            raise KeyError(key) from error
+            return load_file(str(file))
+        except (SafetensorError, OSError) as error:
+            raise TrainError(
+                f"{file} cannot be read any more ({first_line(error)}): another program has removed or changed it "
+                "since the run began, or its disk fails. The next start makes it again."
+            ) from error
 
     def put(self, key: str, values: Mapping[str, Tensor]) -> None:
         from safetensors.torch import save
