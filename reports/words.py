@@ -239,7 +239,8 @@ def next_steps(report: Report, repaired: bool = False) -> list[tuple[str, str]]:
     if report.crashed:
         return []
     if report.elsewhere:
-        return [(report.typed("check"), "on the machine that will train: looks at all of it")]
+        it_is_this_one = report.typed("check", f"--machine {HERE}"), "where it is this machine after all"
+        return [(report.typed("check"), "on the machine that will train: looks at all of it"), it_is_this_one]
     if report.trainer == SCRIPT and report.command == "check":
         typed = f"zdoctor probe {quoted(f'{report.config}:build_model', report.shell)}"
         return [(typed, "runs one step and says what of it is not trained")]

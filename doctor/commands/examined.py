@@ -44,11 +44,13 @@ def examined(
     text: bytes | None = None,
     prove: bool = True,
     active: str | None = None,
+    meant: bool = False,
 ) -> Examination:
     """Check with everything it rests on; `check` is the short form. `as_runner`: see `examine_config`.
 
     What is asked here stands above what the settings file of the config says. A machine file is that of `machine`,
-    of the settings file where that is None; HERE is none. `config` may be ENVIRONMENT. `to_repair` refuses a machine
+    of the settings file where that is None; HERE is none, and says like `meant` that the run is for
+    this one. `config` may be ENVIRONMENT. `to_repair` refuses a machine
     that cannot be repaired. The report holds what was asked for, to be asked for again. `worlds` are the machines
     that were looked at for other configs, by their files, and are not looked at anew.
     `active`: as if that virtual environment were the active one.
@@ -71,6 +73,7 @@ def examined(
             active=active,
         )
     world = worlds[recorded]
+    world.is_meant = meant or machine == HERE
     if config == ENVIRONMENT:
         from ..examine.environment import examine_environment
 

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         trainer=options.trainer,
         trainer_source=options.trainer_source,
         selected=("MEM001",),
+        meant=True,
     )
     told: list[report.Told] = []
     with open_progress() as progress:

@@ -20,10 +20,10 @@ def probe_elsewhere(
     """How it shows that the run is for another machine, "" where nothing says so.
 
     It names places that are not on this one (/workspace, C:\\, the home of somebody else), nothing of what it names
-    is here, and neither is the trainer. What is recorded was named as the machine of the run.
+    is here, and neither is the trainer. What is recorded was named as the machine of the run; so may this one be.
     """
     own = isinstance(environment, Environment) or (isinstance(schema, Schema) and schema.source)
-    if world.system.recorded is not None or run.by_runner or not run.trainer or own:
+    if world.is_meant or world.system.recorded is not None or run.by_runner or not run.trainer or own:
         return ""
     inputs = {text: entry for text, entry in files.entries.items() if text != run.output_folder}
     if any(entry.kind in ("file", "folder") and not text.endswith(_SETTINGS) for text, entry in inputs.items()):

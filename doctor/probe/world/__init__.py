@@ -54,10 +54,12 @@ class Mount:
 class World:
     """A machine. What it has no answer of its own to is asked of the one `beside` it; else nothing is known of it.
 
-    `variables` is the whole environment, of which only what stands in `system.environment` is recorded.
+    `variables` is the whole environment, of which only what stands in `system.environment` is recorded; `is_meant`
+    when somebody said that the run is for this machine, whatever its paths look like.
     """
 
     beside: World | None = None
+    is_meant = False
     variables: Mapping[str, str]
 
     @cached_property

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from zdoctor import check
+from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.model import Report
+from zdoctor.doctor.model.findings import HERE
 from zdoctor.reports.words import next_steps
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
 
@@ -47,7 +51,16 @@ def test_what_another_machine_has_is_not_missing(root: str, tmp_path: Path) -> N
     gaps = {gap.what: gap.reason for gap in report.not_judged}
     assert gaps.keys() >= OF_THIS_MACHINE and "is for another one" in gaps["memory"]
     assert not report.judged or OF_THIS_MACHINE.isdisjoint(report.judged)
-    assert [command.split()[:2] for command, _ in next_steps(report)] == [["zdoctor", "check"]]  # there, not here
+    assert [command.split()[:2] for command, _ in next_steps(report)] == [["zdoctor", "check"]] * 2  # there
+
+
+def test_this_machine_may_be_named_as_the_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By --machine here, and by what is about this machine alone: `run`, and `memory`, which measures its card."""
+    assert not seen(tmp_path, f"{ABSENT}/data").errors
+    config = str(tmp_path / "job.yaml")
+    assert told(examined(config, machine=HERE).report) == ["error"]
+    assert main(["memory", config, "--no-rehearsal", "--format", "json"]) != 3
+    assert json.loads(capsys.readouterr().out)["runs"][0]["phases"]
 
 
 def test_a_path_that_is_wrong_on_this_machine_is(tmp_path: Path) -> None:
