@@ -159,8 +159,8 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
     by_key = {folder.key: folder for folder in datasets}
     for dataset in run.recipe.datasets:
         folder = by_key.get(dataset.key)
-        if edits and dataset.control_folders:
-            key, path = f"{dataset.key}/control_folders", dataset.control_folders[0]
+        for path in dataset.control_folders if edits else ():
+            key = f"{dataset.key}/control_folders"
             entry = files.at(path)
             yield from _no_folder(run, key, path, entry, _UNPAIRED)
             if folder is not None and entry is not None and entry.kind == "folder":
@@ -170,7 +170,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
         elif dataset.mask_folder:
             entry = files.at(dataset.mask_folder)
             yield from _no_folder(run, f"{dataset.key}/mask_folder", dataset.mask_folder, entry, _UNMASKED)
-    edited = [sample.control for sample in run.recipe.validation.painted if edits]
+    edited = [path for sample in run.recipe.validation.painted if edits for path in sample.controls]
     gone = [path for path in edited if (entry := files.at(path)) and (entry.is_gone or entry.kind == "folder")]
     if gone:
         yield found(

@@ -14,7 +14,7 @@ import torch
 from diffusers.models.autoencoders import autoencoder_kl_qwenimage
 from diffusers.models.transformers import transformer_qwenimage
 from diffusers.schedulers import scheduling_flow_match_euler_discrete as schedulers
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
+from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
 from zdoctor.doctor.demo.tiny import _tokenizer
 from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
@@ -91,6 +91,31 @@ def trainable_qwen_image(folder: Path) -> Path:
         "vae": ["diffusers", "AutoencoderKLQwenImage"],
     }
     (folder / "model_index.json").write_text(json.dumps({"_class_name": "QwenImagePipeline", **parts}))
+    return folder
+
+
+SHOWN = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
+
+
+def trainable_qwen_image_edit(folder: Path) -> Path:
+    """The same of a model that edits pictures: its tokenizer knows where an image stands, its text encoder sees."""
+    trainable_qwen_image(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    tokenizer.add_special_tokens({"additional_special_tokens": list(SHOWN)})
+    tokenizer.save_pretrained(folder / "tokenizer")
+    start, pad, end = (int(tokenizer.convert_tokens_to_ids(token)) for token in SHOWN)
+    shutil.rmtree(folder / "text_encoder")
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(2)
+        config = Qwen2_5_VLConfig(
+            text_config=TEXT | {"vocab_size": len(tokenizer)},
+            vision_config=VISION | {"fullatt_block_indexes": [1]},
+            image_token_id=pad,
+            vision_start_token_id=start,
+            vision_end_token_id=end,
+        )
+        Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder / "text_encoder")
     return folder
 
 

@@ -122,7 +122,8 @@ class Case:
     def controls(self) -> int:
         """How many control images a picture has."""
         most = max((len(one.control_folders or one.controls) for one in self.recipe.datasets), default=0)
-        return most if self.sizes.figures.several_controls else min(family_of(self.recipe.architecture).edits, most)
+        edits = family_of(self.recipe.architecture).edits
+        return most if self.sizes.figures.several_controls else min(edits.most if edits else 0, most)
 
     def tokens_of(self, width: int, height: int) -> int:
         side = self.sizes.figures.pixels

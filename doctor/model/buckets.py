@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 Size = tuple[int, int]
 # "bicubic": Pillow's. "area": the mean of what a pixel covers, as OpenCV has it, where neither side grows; else
 # Pillow's Lanczos. "linear": between the four nearest pixels, as OpenCV has it, also where it shrinks.
-Resampling = Literal["bicubic", "area", "linear"]
+Resampling = Literal["bicubic", "lanczos", "area", "linear"]
 
 
 class Buckets(NamedTuple):

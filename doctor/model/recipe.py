@@ -11,7 +11,10 @@ from .record import dataclass, field
 
 @dataclass(frozen=True)
 class SamplePrompt:
-    """A prompt that is sampled during the training, with the settings of its picture."""
+    """A prompt that is sampled during the training, with the settings of its picture.
+
+    `control` is the image that it edits, `beside` are others.
+    """
 
     prompt: str
     width: int
@@ -22,6 +25,11 @@ class SamplePrompt:
     negative: str = ""
     control: str | None = None
     frames: int = 1
+    beside: tuple[str, ...] = ()
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        return (*([self.control] if self.control else []), *self.beside)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def probe_files(world: World, run: Run) -> Files:
     written = [recipe.base_model, recipe.extras_model, recipe.adapter, run.output_folder]
     written += [dataset.folder for dataset in recipe.datasets]
     written += [folder for dataset in recipe.datasets for folder in dataset.control_folders]
-    written += [sample.control for sample in recipe.validation.prompts]
+    written += [path for sample in recipe.validation.prompts for path in sample.controls]
     written += [
         value.value
         for key, value in run.settings.items()

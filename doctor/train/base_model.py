@@ -14,7 +14,7 @@ from ..files import fingerprints
 from .components.component_files import check_components, checked_tensors, component_folder
 from .components.vae import VaeFiles
 from .device_placement import DevicePlacement
-from .families import FamilyModule, family_of
+from .families import FamilyModule, family_trained
 from .job import Job
 from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
@@ -39,10 +39,7 @@ class BaseModel:
     components: Mapping[str, Path]
     adapter: dict[str, LoraDelta]
     kind: Quantization
-
-    @property
-    def family(self) -> FamilyModule:
-        return family_of(self.model)
+    family: FamilyModule
 
     @property
     def divisor(self) -> int:
@@ -60,12 +57,12 @@ def open_base_model(job: Job) -> BaseModel:
     model = build_empty_transformer(config)
     checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
-    family = family_of(model)
+    family = family_trained(job.recipe.architecture, model)
     kinds = {"vae": family.RECORD.published["vae"][0], **family.TEXT_PARTS}
     parts = {name: job.components.get(name) or component_folder(name, job.model, job.extras) for name in kinds}
     check_components(parts, kinds)
     kind: Any = KINDS[job.recipe.precision.quantization]
-    return BaseModel(model, config, weights, parts, adapter, kind)
+    return BaseModel(model, config, weights, parts, adapter, kind, family)
 
 
 def state_identity(job: Job, base: BaseModel) -> dict[str, str]:

@@ -25,7 +25,7 @@ from .encode.text_embeddings import TextEmbeddings
 from .job import Job
 from .runtime.allocator import keep_freed_memory, return_freed_memory
 from .runtime.atomic_files import write_atomic
-from .sampling.preview_samples import prompts_to_encode, sample_control_images
+from .sampling.preview_samples import controls_of, edited_samples, prompts_to_encode
 from .settings.names import CACHE, KINDS
 from .step.trainer import TrainingState
 
@@ -35,11 +35,13 @@ BESIDE = 4
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The `items` to train on, those `held` out for validation, and the control image of each preview sample."""
+    """The `items` to train on, those `held` out for validation, and what each preview sample is to become of its
+    control images.
+    """
 
     items: list[TrainingItem]
     held: list[TrainingItem]
-    sample_controls: Sequence[TrainingItem | None]
+    edited: Sequence[TrainingItem | None]
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def read_training_data(job: Job, divisor: int, state: TrainingState | None) -> T
         now = dataset_fingerprint([*items, *held])
         if note := dataset_changes(state.captions, now, state.step):
             job.progress.note(note)
-    return TrainingData(items, held, sample_control_images(job.recipe, divisor))
+    return TrainingData(items, held, edited_samples(job.recipe, divisor))
 
 
 def _known_sizes(file: Path) -> dict[str, tuple[int, int]]:
@@ -119,11 +121,11 @@ def encode_training_data(
             masks.prepare(used, progress.note)
             cores = torch.get_num_threads()
             half = max(1, cores // 2) if beside else cores
-            prompts = prompts_to_encode(run.recipe, used, drawn_captions(batches, step))
+            prompts = prompts_to_encode(run.recipe, used, drawn_captions(batches, step), examples.edited)
             begun = texts.begin(prompts, place.device, progress, half)
             if not beside:
                 texts.finish(progress)
-            pictures = [*used, *(item for item in examples.sample_controls if item is not None)]
+            pictures = [*used, *(control for item in examples.edited for control in controls_of(item))]
             with _encoding(half if begun else cores):
                 latents.prepare(pictures, place.device, progress)
         job.ranks.all_gather(None)
@@ -159,8 +161,8 @@ def _encoding(threads: int) -> Iterator[None]:
 
 def _listing(items: Sequence[TrainingItem]) -> str:
     """Identifies what is trained on: pictures, captions, crops, and their order."""
+    shown = (" ".join(one.digest for one in (item.picture, *item.picture.controls)) for item in items)
     told = "\n".join(
-        f"{item.picture.digest} {item.control and item.control.picture.digest} {item.crop} {item.raw or item.caption}"
-        for item in items
+        f"{digests} {item.crop} {item.raw or item.caption}" for digests, item in zip(shown, items, strict=True)
     )
     return fingerprints.of_texts(told)

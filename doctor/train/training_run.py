@@ -192,7 +192,7 @@ def _made(
     return trainer, PreviewSamples(
         trainer,
         removals,
-        examples.sample_controls,
+        examples.edited,
         base.vae,
         whole,
         job.output / "samples",

@@ -26,7 +26,7 @@ from zdoctor.doctor.train.dataset.training_items import read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.loss_masks import LossMasks
 from zdoctor.doctor.train.runtime.train_error import TrainError
-from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import edited_samples
 from zdoctor.tests.changes import changed
 from zdoctor.tests.doctor.train.patient import written
 from zdoctor.tests.models import healthy, run_of
@@ -66,7 +66,7 @@ def said(run: Run) -> str:
     """What the runner says of its pictures."""
     try:
         read_training_items(run.recipe, {d.key: str(d.folder) for d in run.recipe.datasets}, 16)
-        sample_control_images(run.recipe, 16)
+        edited_samples(run.recipe, 16)
     except TrainError as error:
         return str(error)
     return ""

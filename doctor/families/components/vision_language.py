@@ -32,7 +32,7 @@ def _under(prefixes: Mapping[str, str]) -> Dialect:
     return dialect
 
 
-QWEN25_VL: ModelClass = mined_class(
+_QWEN25_VL = mined_class(
     "Qwen2_5_VLForConditionalGeneration",
     "a Qwen2.5-VL text encoder",
     ("visual.merger.mlp.0.weight", "model.visual.merger.mlp.0.weight"),
@@ -41,6 +41,7 @@ QWEN25_VL: ModelClass = mined_class(
         _BEFORE, mined_tensors("Qwen2_5_VLForConditionalGeneration", config)
     ),
 )
+QWEN25_VL: ModelClass = replace(_QWEN25_VL, in_file=_QWEN25_VL.dialect)
 _LANGUAGE = "model.language_model."
 
 

@@ -12,6 +12,7 @@ from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
 from ..record import (
     AiToolkit,
+    Edits,
     Family,
     Fit,
     Flavour,
@@ -140,7 +141,7 @@ FLUX = Family(
     lora_blocks=_BLOCKS,  # the modulation's Linears too, as ai-toolkit's transformer_only has it
     refiners=(),
     quantized_blocks=_BLOCKS,
-    edits=False,
+    edits=None,
     guided=True,
     overflows=False,
     scheduler=_scheduler,
@@ -196,7 +197,7 @@ KONTEXT = replace(
     loader=Loader(_COMPONENTS, extras=True),
     own=Loader(_COMPONENTS, single_file=_KONTEXT, bare=True, extras=True),
     base_version="flux.1_kontext",
-    edits=True,
+    edits=Edits(),
     packages=(("diffusers", (0, 35), "FluxKontextPipeline"),),
     ai_toolkit=replace(FLUX.ai_toolkit, fused=(), more_cells=True, bucket_step=16),
     simpletuner=replace(

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import AiToolkit, Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import (
+    AiToolkit,
+    Edits,
+    Family,
+    Fit,
+    Flavour,
+    Kohya,
+    KohyaMemory,
+    Loader,
+    Memory,
+    SimpleTuner,
+    Tokenizer,
+)
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
 
@@ -111,7 +123,7 @@ QWEN_IMAGE = Family(
     lora_blocks=("transformer_blocks",),
     refiners=(),
     quantized_blocks=("transformer_blocks",),
-    edits=False,
+    edits=None,
     guided=False,
     overflows=None,
     scheduler=_scheduler,
@@ -138,9 +150,9 @@ EDIT = replace(
     QWEN_IMAGE,
     name="qwen_image_edit",
     title="Qwen-Image-Edit",
-    edits=True,
-    own=None,
-    runner="",
+    edits=Edits(seen=1024**2),
+    own=Loader(_COMPONENTS, single_file="Qwen/Qwen-Image-Edit", bare=True, extras=True),
+    runner=".qwen_image_edit",
     simpletuner=replace(_SIMPLETUNER, flavours={"edit-v1": Flavour("Qwen/Qwen-Image-Edit")}, default=""),
     kohya={"musubi-tuner": replace(_MUSUBI, cache="qie")},
     # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
@@ -149,6 +161,9 @@ EDIT = replace(
 EDIT_PLUS = replace(
     EDIT,
     name="qwen_image_edit_plus",
+    edits=Edits(most=3, pixels=1024**2, seen=384**2),
+    own=Loader(_COMPONENTS, single_file="Qwen/Qwen-Image-Edit-2509", bare=True, extras=True),
+    runner=".qwen_image_edit_plus",
     simpletuner=replace(
         _SIMPLETUNER,
         flavours={

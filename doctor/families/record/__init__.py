@@ -174,6 +174,19 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Edits:
+    """How a model that edits pictures is given what it edits: at most `most` control images for a picture.
+
+    Each is cut as its picture or, with `pixels`, has as many in a shape of its own. With `seen` the text encoder
+    looks at them, in so many pixels, and no prompt is read without one.
+    """
+
+    most: int = 1
+    pixels: int = 0
+    seen: int = 0
+
+
+@dataclass(frozen=True)
 class Distilled:
     """A distilled model of a family, known by a word in its name, and the adapter that it is trained with.
 
@@ -313,10 +326,10 @@ class Family:
     `base_version` is what other programs find in its ss_base_model_version, `lokr` says that diffusers opens a LoKr.
     `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
     order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
-    `quantized_blocks` are quantized. `edits` says that a control image is given, `guided` that guidance is a number
-    the model takes, so that no second pass with the negative prompt is needed, `overflows` that its activations are
-    too large for float16, None where that is not known. `scheduler` is the config of diffusers' scheduler for a
-    transformer's config.
+    `quantized_blocks` are quantized. `edits` says how control images are given, where they are, `guided` that
+    guidance is a number the model takes, so that no second pass with the negative prompt is needed, `overflows` that
+    its activations are too large for float16, None where that is not known. `scheduler` is the config of diffusers'
+    scheduler for a transformer's config.
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
     components beside the transformer are the same in all of them. `runner` is its module in
@@ -339,7 +352,7 @@ class Family:
     lora_blocks: tuple[str, ...]
     refiners: tuple[str, ...]
     quantized_blocks: tuple[str, ...]
-    edits: bool
+    edits: Edits | None
     guided: bool
     overflows: bool | None
     scheduler: Callable[[ModelConfig], dict[str, Any]]

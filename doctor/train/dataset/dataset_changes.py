@@ -48,6 +48,6 @@ def _parts(items: Iterable[TrainingItem]) -> tuple[set[str], ...]:
     captions, controls, masks = set(), set(), set()
     for item in items:
         captions.add(item.raw or item.caption)
-        controls.add("" if item.picture.control is None else item.picture.control.digest)
+        controls.add("".join(control.digest for control in item.picture.controls))
         masks.add("" if item.mask is None else item.mask.digest)
     return captions, controls, masks

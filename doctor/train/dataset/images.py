@@ -23,8 +23,8 @@ MOST_NAMED = 20
 class DatasetImage:
     """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption.
 
-    `control` is the image that is edited into this one; its own width and height are those of this one, to which it
-    is stretched. What is transparent in it, as one that `is_control`, is black.
+    `controls` are the images that are edited into this one. Where they are cut as this one, their own width and
+    height are those of it, to which they are stretched. What is transparent in one that `is_control` is black.
     """
 
     file: Path
@@ -32,7 +32,7 @@ class DatasetImage:
     height: int
     digest: str
     caption: str
-    control: DatasetImage | None = None
+    controls: tuple[DatasetImage, ...] = ()
     is_control: bool = False
 
 
@@ -126,14 +126,26 @@ def with_control_images(
     dataset: Dataset,
     known: dict[str, tuple[int, int]],
     skip: Callable[[str], None] | None,
+    *,
+    stretched: bool = True,
 ) -> list[DatasetImage]:
     """Returns the images with their control images, which have their names but for the ending. Raises TrainError.
 
-    A picture whose control image cannot be read is left out where `skip` is told so.
+    Each is `stretched` to its picture or keeps its own size. A picture whose control image cannot be read is left out
+    where `skip` is told so.
     """
-    if not dataset.control_folders:
-        return pictures
-    folder = Path(dataset.control_folders[0])
+    for folder in dataset.control_folders:
+        pictures = _paired(pictures, Path(folder), known, skip, stretched)
+    return pictures
+
+
+def _paired(
+    pictures: list[DatasetImage],
+    folder: Path,
+    known: dict[str, tuple[int, int]],
+    skip: Callable[[str], None] | None,
+    stretched: bool,
+) -> list[DatasetImage]:
     if not folder.is_dir():
         raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
     there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
@@ -147,9 +159,9 @@ def with_control_images(
         )
     measured, broken = _measured(filter(None, files), known)
     pairs = [
-        replace(picture, control=replace(picture, file=file, digest=measured[file][2], caption="", is_control=True))
+        replace(picture, controls=(*picture.controls, _control(picture, file, measured[file], stretched)))
         for picture, file in zip(pictures, files, strict=True)
-        if file in measured
+        if file is not None and file in measured
     ]
     if broken:
         what = f"{len(broken)} of {len(pictures)} control images in {folder} cannot be read"
@@ -157,6 +169,12 @@ def with_control_images(
             raise TrainError(f"{what}. Replace them, or train without them by --skip-unreadable: {_some(broken)}")
         skip(f"{what}; their pictures are left out: {_some(broken)}")
     return pairs
+
+
+def _control(picture: DatasetImage, file: Path, measured: tuple[int, int, str], stretched: bool) -> DatasetImage:
+    width, height, digest = measured
+    size = (picture.width, picture.height) if stretched else (width, height)
+    return DatasetImage(file, *size, digest, "", is_control=True)
 
 
 def _some(names: list[str]) -> str:

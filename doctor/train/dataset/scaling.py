@@ -28,6 +28,8 @@ def scaled_image(image: Image, size: Size, resampling: Resampling) -> Image:
 
     if resampling == "bicubic":
         return image.resize(size, Images.Resampling.BICUBIC)
+    if resampling == "lanczos":
+        return image.resize(size, Images.Resampling.LANCZOS)
     grows = size[0] > image.width or size[1] > image.height
     if resampling == "area" and grows:
         return image.resize(size, Images.Resampling.LANCZOS)

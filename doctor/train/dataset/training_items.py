@@ -5,6 +5,7 @@ Everything here is a pure function of the folders and the seed, so a resumed run
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...families import family_of
+from ...families.record import Edits
 from ...files import fingerprints
 from ...model.buckets import Resampling, bucket_size, scaled_size
 from ...model.datasets import CaptionDraw, Dataset
@@ -46,6 +49,19 @@ class LossMask:
 
 
 @dataclass(frozen=True)
+class SeenImage:
+    """A control image as the text encoder looks at it, in this size."""
+
+    item: TrainingItem
+    width: int
+    height: int
+
+    def pixels(self) -> Image:
+        """Raises TrainError."""
+        return scaled_image(load_pixels(self.item), (self.width, self.height), "lanczos")
+
+
+@dataclass(frozen=True)
 class TrainingItem:
     """One image, resized and cropped to width x height pixels, maybe mirrored, with its caption.
 
@@ -57,6 +73,7 @@ class TrainingItem:
     `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
     a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
     others. A caption that is `drawn` anew each time is made of `raw`, with the `triggers` of its dataset and its run.
+    `edits` says how its control images are given; `matched` gives them as many pixels as itself.
     """
 
     picture: DatasetImage
@@ -81,11 +98,25 @@ class TrainingItem:
     masked: bool = False
     mask: LossMask | None = None
     apart: str = ""
+    edits: Edits | None = None
+    matched: bool = False
 
     @property
-    def control(self) -> TrainingItem | None:
-        """The control image of this item, cut and mirrored as it."""
-        return None if self.picture.control is None else replace(self, picture=self.picture.control)
+    def controls(self) -> tuple[TrainingItem, ...]:
+        """The control images of this item, cut and mirrored as it or each whole in its own shape."""
+        if self.edits is None or not self.edits.pixels:
+            return tuple(replace(self, picture=one) for one in self.picture.controls)
+        pixels = self.width * self.height if self.matched else self.edits.pixels
+        return tuple(in_pixels(one, pixels) for one in self.picture.controls)
+
+    @property
+    def seen(self) -> tuple[SeenImage, ...]:
+        """What the text encoder looks at while it reads a prompt of this item."""
+        if self.edits is None or not self.edits.seen:
+            return ()
+        whole = (in_pixels(one, 0) for one in self.picture.controls)
+        shown = whole if self.edits.pixels else self.controls
+        return tuple(SeenImage(one, *sides_of(self.edits.seen, one.width / one.height)) for one in shown)
 
     @property
     def crop(self) -> str:
@@ -94,6 +125,18 @@ class TrainingItem:
         place += "" if self.scaled is None else f"<{self.scaled[0]}x{self.scaled[1]}"
         mirrored = f"{'x' if self.flip_x else ''}{'y' if self.flip_y else ''}{'>' if self.cut_first else ''}"
         return f"{self.width}x{self.height}{mirrored}{place} {self.resampling}"
+
+
+def sides_of(pixels: int, ratio: float) -> tuple[int, int]:
+    """Width and height of about so many pixels, in steps of 32, as Qwen-Image's pipelines have them."""
+    width = math.sqrt(pixels * ratio)
+    return round(width / 32) * 32, round(width / ratio / 32) * 32
+
+
+def in_pixels(picture: DatasetImage, pixels: int) -> TrainingItem:
+    """A control image in about so many pixels and its own shape; 0: as it is."""
+    size = sides_of(pixels, picture.width / picture.height) if pixels else (picture.width, picture.height)
+    return TrainingItem(picture, *size, "", "", 0.0, scaled=size, resampling="lanczos")
 
 
 def read_training_items(
@@ -111,11 +154,13 @@ def read_training_items(
     bytes; new ones are decoded and added to it. Raises TrainError for empty folders, bad images, bad captions.
     """
     known = {} if known is None else known
+    edits = family_of(recipe.architecture).edits
     items: list[TrainingItem] = []
     for dataset in recipe.datasets:
         place = Path(folders[dataset.key])
         pictures = large_enough_images(read_images(place, dataset, known, skip), place, dataset, tell)
-        pictures = with_control_images(pictures, dataset, known, skip)
+        own_shape = edits is not None and edits.pixels > 0
+        pictures = with_control_images(pictures, dataset, known, skip, stretched=not own_shape)
         flips = [(x, y) for y in (False, True)[: 1 + dataset.flip_y] for x in (False, True)[: 1 + dataset.flip_x]]
         for resolution in dataset.resolutions or (512,):
             for flip_x, flip_y in flips:
@@ -174,6 +219,8 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         masked=dataset.alpha_mask or bool(dataset.mask_folder),
         mask=_mask(recipe, dataset, picture),
         apart=f"{dataset.batches_of} {resolution}",
+        edits=family_of(recipe.architecture).edits,
+        matched=recipe.controls_match,
     )
     if drawn is None or not (drawn.wildcards or drawn.before or drawn.after or drawn.secondary):
         return item
@@ -270,15 +317,14 @@ def _shuffled(tags: list[str], draw: random.Random) -> list[str]:
 def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:
     """Returns the batches of one epoch as indices into `items`: shuffled, one image size a batch, every item in one.
 
-    A batch that a size cannot fill is filled up with its own items again. Those with a control image are kept apart
-    from those without, and `prior` ones from others: a batch has one kind of input and of target.
+    A batch that a size cannot fill is filled up with its own items again. Those with other control images are kept
+    apart, and `prior` ones from others: a batch has one kind of input and of target.
     """
     order = random.Random(f"{seed} {epoch}")
-    by_size: dict[tuple[int, int, bool, bool, str], list[int]] = {}
+    by_size: dict[tuple[object, ...], list[int]] = {}
     for index, item in enumerate(items):
-        by_size.setdefault((item.width, item.height, item.control is not None, item.prior, item.apart), []).append(
-            index
-        )
+        sizes = tuple((one.width, one.height) for one in item.controls)
+        by_size.setdefault((item.width, item.height, sizes, item.prior, item.apart), []).append(index)
     result: list[list[int]] = []
     for indices in by_size.values():
         order.shuffle(indices)

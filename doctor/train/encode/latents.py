@@ -50,7 +50,7 @@ class Latents:
 
     def prepare(self, items: Sequence[TrainingItem], device: torch.device, progress: Progress) -> int:
         """Encodes what the cache lacks of the items and their control images; returns how many that were."""
-        all_of_them = [*items, *(item.control for item in items if item.control is not None)]
+        all_of_them = [*items, *(control for item in items for control in item.controls)]
         keyed = {self.key(item): item for item in all_of_them}
         missing = {key: item for key, item in keyed.items() if not self.cache.has(key)}
         if not missing:

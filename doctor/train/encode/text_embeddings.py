@@ -7,23 +7,50 @@ It is gone before training begins. A key changes when the prompt or the model's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from ...families import family_of
 from ...files.fingerprints import of_beginnings, of_texts
 from ...model.amounts import plural
 from ...progress import Progress
 from ..components.component_files import component_files
-from ..families import Embedding, FamilyModule, family_named
+from ..dataset.images import open_image
+from ..dataset.training_items import SeenImage, TrainingItem
+from ..families import Embedding, FamilyModule, module_of
 from ..kernels.quantized_linear import Quantization
 from ..runtime.allocator import empty_device_cache
+from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.precision import has_bfloat16
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 from .text_encoder_process import EncodeRequest, TextEncoderProcess
+
+
+@dataclass(frozen=True)
+class SeeingPrompt:
+    """A prompt that is read while the text encoder looks at images."""
+
+    text: str
+    images: tuple[SeenImage, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        shown = ((one.item.picture.digest, one.item.crop, f"{one.width}x{one.height}") for one in self.images)
+        return self.text, *(word for one in shown for word in one)
+
+
+Prompt = str | SeeingPrompt
+
+
+def prompt_of(text: str, item: TrainingItem | None) -> Prompt:
+    """The prompt with what the text encoder looks at in an item, where it does."""
+    images = () if item is None else item.seen
+    return SeeingPrompt(text, images) if images else text
 
 
 @dataclass
@@ -37,6 +64,7 @@ class TextEmbeddings:
     kind: Quantization = "none"
     process: TextEncoderProcess | None = None
     masked: bool = False
+    shown: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folders = {name: self.components[name] for name in self.family.TEXT_PARTS}
@@ -44,33 +72,38 @@ class TextEmbeddings:
         kind, masked = () if self.kind == "none" else (self.kind,), ("masked",) if self.masked else ()
         self.salt = " ".join([*files, str(self.dtype), *kind, *masked])
 
-    def key(self, text: str) -> str:
-        return "text-" + of_texts(self.salt, text, length=32)
+    def key(self, prompt: Prompt) -> str:
+        words = (prompt,) if isinstance(prompt, str) else (self.family.RECORD.name, *prompt.words)
+        return "text-" + of_texts(self.salt, *words, length=32)
 
-    def get(self, text: str) -> Embedding:
+    def get(self, prompt: Prompt) -> Embedding:
         """Returns the embedding of one prompt, on the CPU."""
-        return self.cache.get(self.key(text))
+        return self.cache.get(self.key(prompt))
 
-    def prepare(self, texts: Iterable[str], device: torch.device, progress: Progress) -> int:
+    def prepare(self, texts: Iterable[Prompt], device: torch.device, progress: Progress) -> int:
         """Encodes what the cache lacks; returns how many prompts that were. Raises TrainError."""
         count = self.begin(texts, device, progress, torch.get_num_threads())
         self.finish(progress)
         return count
 
-    def begin(self, texts: Iterable[str], device: torch.device, progress: Progress, threads: int) -> int:
-        """Begins `prepare`: the text encoder's own process goes on with it until `finish`, with so many threads."""
+    def begin(self, texts: Iterable[Prompt], device: torch.device, progress: Progress, threads: int) -> int:
+        """Begins `prepare`: the text encoder's own process goes on with it until `finish`, with so many threads.
+
+        What it looks at lies in files beside the cache until then.
+        """
         missing = {self.key(text): text for text in texts if not self.cache.has(self.key(text))}
         if not missing:
             return 0
         progress.phase(f"Loading the text encoder for {plural(len(missing), 'prompt')}")
         request = EncodeRequest(
-            family=self.family.RECORD.class_name,
+            family=self.family.RECORD.name,
             folders={name: str(folder) for name, folder in self.folders.items()},
             kind=self.kind,
             dtype=str(self.dtype).removeprefix("torch."),
             device=str(device),
             cache=str(self.cache.folder),
-            texts=missing,
+            texts={key: one if isinstance(one, str) else one.text for key, one in missing.items()},
+            seen={key: self._show(key, one) for key, one in missing.items() if not isinstance(one, str)},
             masked=self.masked,
             threads=threads,
         )
@@ -84,6 +117,19 @@ class TextEmbeddings:
         """Waits for what `begin` left to the other process. Raises TrainError."""
         if self.process is not None:
             self.process.finish(progress)
+        for file in self.shown:
+            file.unlink(missing_ok=True)
+        self.shown.clear()
+
+    def _show(self, key: str, prompt: SeeingPrompt) -> list[str]:
+        """Writes what is looked at as it is looked at; returns the files."""
+        self.cache.folder.mkdir(parents=True, exist_ok=True)
+        files = [self.cache.folder / f"{key}-{number}.png" for number in range(len(prompt.images))]
+        for file, image in zip(files, prompt.images, strict=True):
+            with atomic_file(file, durable=False) as stream:
+                image.pixels().save(stream, "PNG", compress_level=1)
+        self.shown += files
+        return [str(file) for file in files]
 
     def size(self) -> int:
         return sum(file.stat().st_size for place in self.folders.values() for file in component_files(place))
@@ -91,9 +137,7 @@ class TextEmbeddings:
 
 def encode_texts(request: EncodeRequest, progress: Progress) -> None:
     """Encodes the prompts of a request into its cache. Raises TrainError."""
-    family = family_named(request.family)
-    if family is None:
-        raise TrainError(f"This runner has no text encoder for a {request.family}.")
+    family = module_of(family_of(request.family))
     folders = {name: Path(folder) for name, folder in request.folders.items()}
     wanted, cache = getattr(torch, request.dtype), EncodingCache(Path(request.cache))
 
@@ -106,7 +150,8 @@ def encode_texts(request: EncodeRequest, progress: Progress) -> None:
             progress.count(done, len(request.texts), "prompts encoded")
             if cache.has(key):
                 continue
-            values = encode(text)
+            images = [open_image(Path(file)) for file in request.seen.get(key, ())]
+            values = encode(text, images) if images else encode(text)
             if not all(torch.isfinite(value).all() for value in values.values()):
                 raise TrainError(f"The text encoder gives non-finite numbers for {text!r}. Its files may be damaged.")
             if dtype == torch.float16:  # made in float32, which would take twice the room on the disk

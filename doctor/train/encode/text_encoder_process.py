@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from ...progress import Progress
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncodeRequest:
-    """The request: `family` is the transformer's class, `texts` are prompts by their key in the cache."""
+    """The request: `family` is its record's name, `texts` are prompts by their key in the cache.
+
+    `seen` are the files of the images that are looked at with some of them.
+    """
 
     family: str
     folders: Mapping[str, str]
@@ -40,6 +43,7 @@ class EncodeRequest:
     texts: Mapping[str, str]
     threads: int
     masked: bool = False
+    seen: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class TextEncoderProcess:

@@ -45,9 +45,10 @@ class FamilyModule(Protocol):
         device: torch.device,
         *,
         masked: bool = False,
-    ) -> Callable[[str], Embedding]:
+    ) -> Callable[..., Embedding]:
         """Load what encodes prompts, its large part stored as `kind`.
 
+        It is called with a prompt and, where the record's edits are `seen`, a list of images.
         `masked`: what fills a short prompt up is not looked at, neither here nor by the transformer.
         Raises TrainError; torch.OutOfMemoryError where it does not fit on `device`.
         """
@@ -60,13 +61,13 @@ class FamilyModule(Protocol):
         t: Tensor,
         texts: Sequence[Embedding],
         guidance: float = 1.0,
-        control: Tensor | None = None,
+        controls: Sequence[Tensor] = (),
     ) -> Tensor:
         """What the model takes for the way from latent to noise, float32, b x c x h x w.
 
         `noisy` is b x c x h x w in the model's dtype and on its device, `t` in [0, 1] the share of noise, on the
-        CPU; `texts` one embedding each. `guidance` counts where the family is guided only. `control` are the
-        latents of the images that are edited, b x c x any size; they count where `refuse` lets control images pass.
+        CPU; `texts` one embedding each. `guidance` counts where the family is guided only. `controls` are the
+        latents of the images that are edited, b x c x any size each; they count where the record has `edits`.
         """
         ...
 
@@ -83,7 +84,19 @@ def family_named(class_name: str) -> FamilyModule | None:
     """The family whose transformer is of this class."""
     record = family_with(class_name)
     record = family_of_name(record.trained_as) if record.trained_as else record
-    return None if record.own is None else cast(FamilyModule, import_module(record.runner, __name__))
+    return None if record.own is None else module_of(record)
+
+
+def module_of(record: Family) -> FamilyModule:
+    """The module of a family that is trained."""
+    return cast(FamilyModule, import_module(record.runner, __name__))
+
+
+def family_trained(architecture: str | None, model: nn.Module) -> FamilyModule:
+    """The family of a run and its transformer, of those that have this class. Raises TrainError."""
+    by_class, record = family_of(model), family_of_name(architecture)
+    same = record.own is not None and record.class_name == by_class.RECORD.class_name
+    return module_of(record) if same else by_class
 
 
 def family_of(model: nn.Module) -> FamilyModule:

@@ -69,13 +69,13 @@ def predict(
     t: Tensor,
     texts: Sequence[Mapping[str, Tensor]],
     guidance: float = 1.0,
-    control: Tensor | None = None,
+    controls: Sequence[Tensor] = (),
 ) -> Tensor:
     """The cells of a control image follow those of the picture, told apart by the first of their three ids."""
     _, _, height, width = noisy.shape
     cells, ids = packed(noisy), _ids(height, width, 0)
     count = cells.shape[1]
-    if control is not None:
+    for control in controls:
         cells = torch.cat([cells, packed(control.to(noisy))], dim=1)
         ids = torch.cat([ids, _ids(control.shape[2], control.shape[3], 1)])
     states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))

@@ -63,7 +63,7 @@ def predict(
     t: Tensor,
     texts: Sequence[Mapping[str, Tensor]],
     guidance: float = 1.0,
-    control: Tensor | None = None,
+    controls: Sequence[Tensor] = (),
 ) -> Tensor:
     """A cell has four ids: which image, row, column, and of the prompt which token."""
     height, width = noisy.shape[2:]

@@ -63,22 +63,26 @@ def predict(
     t: Tensor,
     texts: Sequence[Mapping[str, Tensor]],
     guidance: float = 1.0,
-    control: Tensor | None = None,
+    controls: Sequence[Tensor] = (),
 ) -> Tensor:
-    """The model gives the way from latent to noise; of prompts of unlike lengths it is told where each ends."""
+    """The model gives the way from latent to noise; of prompts of unlike lengths it is told where each ends.
+
+    The cells of control images follow those of the picture, each image with a shape of its own.
+    """
     height, width = noisy.shape[2:]
+    shapes = [(1, one.shape[2] // 2, one.shape[3] // 2) for one in (noisy, *controls)]
     states = [text["states"] for text in texts]
     lengths = torch.tensor([len(one) for one in states])
     kept = torch.arange(int(lengths.max())) < lengths[:, None]
     output = model(
-        hidden_states=packed(noisy),
+        hidden_states=torch.cat([packed(one.to(noisy)) for one in (noisy, *controls)], dim=1),
         encoder_hidden_states=pad_sequence(states, batch_first=True).to(noisy),
         encoder_hidden_states_mask=None if kept.all() else kept.to(noisy.device),
         timestep=t.to(noisy.device, torch.float32),
-        img_shapes=[[(1, height // 2, width // 2)]] * len(texts),
+        img_shapes=[shapes] * len(texts),
         return_dict=False,
     )[0]
-    return unpacked(output.float(), height, width)
+    return unpacked(output[:, : height * width // 4].float(), height, width)
 
 
 def shifted_times(count: int, cells: int) -> Tensor:

@@ -64,7 +64,7 @@ def predict(
     t: Tensor,
     texts: Sequence[Mapping[str, Tensor]],
     guidance: float = 1.0,
-    control: Tensor | None = None,
+    controls: Sequence[Tensor] = (),
 ) -> Tensor:
     """The model takes the share of what is no noise, a frame axis, and gives the way from noise to latent."""
     states = [text["states"].to(noisy.device, noisy.dtype) for text in texts]

@@ -15,8 +15,9 @@ from ...model.amounts import plural
 from ...model.recipe import Recipe, SamplePrompt
 from ...progress import Progress
 from ..components.vae import VaeFiles
-from ..dataset.images import DatasetImage
+from ..dataset.images import DatasetImage, open_image
 from ..dataset.training_items import TrainingItem, with_trigger
+from ..encode.text_embeddings import Prompt, prompt_of
 from ..families import scheduler_of
 from ..network.lora_linear import AdapterRemoval
 from ..runtime.allocator import empty_device_cache
@@ -31,13 +32,13 @@ from .sampler import decode_to_png, denoise
 class PreviewSamples:
     """The sample prompts are painted into `folder`. The VAE is loaded for that and dropped again.
 
-    `controls` are the images that they edit; `model` is the folder of the pipeline. Where the base is shared out all
-    processes call the model, and the first paints.
+    `edited` are the pictures that they are to become; `model` is the folder of the pipeline. Where the base is shared
+    out all processes call the model, and the first paints.
     """
 
     trainer: Trainer
     removals: Sequence[AdapterRemoval]
-    controls: Sequence[TrainingItem | None]
+    edited: Sequence[TrainingItem | None]
     vae: VaeFiles
     model: Path
     folder: Path
@@ -60,17 +61,17 @@ class PreviewSamples:
             part.active = True
         try:
             with trainer.averaged():
-                for prompt, edited in zip(prompts, self.controls, strict=True):
+                for prompt, edited in zip(prompts, self.edited, strict=True):
+                    texts = (sample_text(trainer.recipe, prompt.prompt), prompt.negative)
                     latent = denoise(
                         model,
                         scheduler,
                         prompt,
-                        objective.texts.get(sample_text(trainer.recipe, prompt.prompt)),
-                        objective.texts.get(prompt.negative),
+                        *(objective.texts.get(prompt_of(text, edited)) for text in texts),
                         shrink=self.vae.shrink,
                         dtype=objective.dtype,
                         device=trainer.device,
-                        control=None if edited is None else objective.latents.get(edited).unsqueeze(0),
+                        controls=[objective.latents.get(one).unsqueeze(0) for one in controls_of(edited)],
                         stop=trainer.ranks.agreed(stop.is_set),
                         told=partial(self._count, begun, total),
                     )
@@ -105,36 +106,65 @@ class PreviewSamples:
         empty_device_cache()
 
 
-def sample_control_images(recipe: Recipe, divisor: int) -> list[TrainingItem | None]:
-    """Returns for each sample the image that it edits, stretched to the sample's size. Raises TrainError."""
+def controls_of(item: TrainingItem | None) -> Sequence[TrainingItem]:
+    return () if item is None else item.controls
+
+
+def edited_samples(recipe: Recipe, divisor: int) -> list[TrainingItem | None]:
+    """Returns for each sample the picture that it is to become, with its control images; None where it edits none.
+
+    Raises TrainError.
+    """
     edits = family_of(recipe.architecture).edits
-    return [_control(prompt, divisor) if edits and prompt.control else None for prompt in recipe.validation.painted]
+    return [
+        _edited(recipe, prompt, divisor) if edits and prompt.controls else None
+        for prompt in recipe.validation.painted
+    ]
 
 
-def _control(prompt: SamplePrompt, divisor: int) -> TrainingItem:
-    file = Path(prompt.control or "")
-    width, height = (side // divisor * divisor for side in (prompt.width, prompt.height))
+def _edited(recipe: Recipe, prompt: SamplePrompt, divisor: int) -> TrainingItem:
+    edits = family_of(recipe.architecture).edits
+    size = (prompt.width // divisor * divisor, prompt.height // divisor * divisor)
+    own_shape = edits is not None and edits.pixels > 0
+    most = edits.most if edits is not None else 0
+    controls = tuple(_control(prompt, Path(file), None if own_shape else size) for file in prompt.controls[:most])
+    picture = DatasetImage(Path(), *size, "", "", controls=controls)
+    return TrainingItem(picture, *size, "", "", 0.0, edits=edits, matched=recipe.controls_match)
+
+
+def _control(prompt: SamplePrompt, file: Path, size: tuple[int, int] | None) -> DatasetImage:
+    """The image, stretched to a size or in its own."""
     try:
         digest = fingerprints.of_file(file)
     except OSError as error:
         raise TrainError(
             f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
         ) from error
-    return TrainingItem(DatasetImage(file, width, height, digest, "", is_control=True), width, height, "", "", 0.0)
+    return DatasetImage(file, *(size or open_image(file).size), digest, "", is_control=True)
 
 
 def prompts_to_encode(
-    recipe: Recipe, items: Sequence[TrainingItem], drawn: Sequence[tuple[TrainingItem, str]] = ()
-) -> list[str]:
-    """Returns every prompt that the run asks the text encoder for; `drawn` are captions that are made anew."""
+    recipe: Recipe,
+    items: Sequence[TrainingItem],
+    drawn: Sequence[tuple[TrainingItem, str]] = (),
+    edited: Sequence[TrainingItem | None] = (),
+) -> list[Prompt]:
+    """Returns every prompt that the run asks the text encoder for.
+
+    `drawn` are captions that are made anew, `edited` the pictures that the samples are to become.
+    """
     pairs = [*((item, item.caption) for item in items), *drawn]
     pairs += [(item, item.dropped) for item in items if item.dropout > 0]
-    kept = [preserved_prompt(recipe.loss, item, text) for item, text in pairs]
-    texts = [text for _, text in pairs] + [text for text in kept if text is not None]
+    kept = [(item, preserved_prompt(recipe.loss, item, text)) for item, text in pairs]
+    pairs += [(item, text) for item, text in kept if text is not None]
     if (blank := recipe.loss.guidance) is not None:
-        texts.append(blank.prompt)
-    texts += [sample_text(recipe, prompt.prompt) for prompt in recipe.validation.painted]
-    return texts + [prompt.negative for prompt in recipe.validation.painted]
+        pairs += [(item, blank.prompt) for item in items]
+    found: list[Prompt] = [prompt_of(text, item) for item, text in pairs]
+    for prompt, item in zip(
+        recipe.validation.painted, edited or [None] * len(recipe.validation.painted), strict=True
+    ):
+        found += [prompt_of(text, item) for text in (sample_text(recipe, prompt.prompt), prompt.negative)]
+    return found
 
 
 def sample_text(recipe: Recipe, text: str) -> str:

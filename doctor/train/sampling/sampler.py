@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,15 @@ def denoise(
     shrink: int,
     dtype: torch.dtype,
     device: torch.device,
-    control: Tensor | None = None,
+    controls: Sequence[Tensor] = (),
     stop: Callable[[], bool] = lambda: False,
     told: Callable[[int], None] = lambda _: None,
 ) -> Tensor | None:
     """Returns the latent of one preview, 1 x channels x h x w float32; None when `stop` said so on the way.
 
     `shrink` is pixels per latent cell. Guidance counts as trainers write it: 1 means without; the picture is moved
-    by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `control` is the
-    latent of what is edited, 1 x channels x h x w. `told` is told of each step that begins, from 0.
+    by guidance - 1 away from the negative prompt, but for models that take the guidance itself. `controls` are the
+    latents of what is edited, 1 x channels x any size each. `told` is told of each step that begins, from 0.
     """
     family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
@@ -55,7 +55,8 @@ def denoise(
         told(number)
         share = (time.cpu().double() / 1000).expand(len(texts))
         noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
-        guesses = family.predict(model, noisy, share, texts, prompt.guidance, control)
+        seen = [one.to(noisy).expand(len(texts), -1, -1, -1) for one in controls]
+        guesses = family.predict(model, noisy, share, texts, prompt.guidance, seen)
         guess = _guided(family, guesses, push) if push else guesses
         latent = scheduler.step(guess, time, latent, return_dict=False)[0]
     return latent

@@ -31,6 +31,7 @@ CELL = 16
 LONGEST = 200
 # The key or field in question, whether it is at fault, and a sentence about it without its full stop.
 Rows = Iterator[tuple[str, object, str]]
+_NOTHING_TO_EDIT = "This model needs an image to edit for each picture (control_path) and each sample (ctrl_img)"
 
 
 def refuse(run: Run) -> list[str]:
@@ -156,15 +157,17 @@ def _loss(run: Run) -> Rows:
 def _datasets(run: Run) -> Rows:
     datasets = run.recipe.datasets
     edits = family_of(run.recipe.architecture).edits
+    seeing = edits is not None and edits.seen > 0
     only_regular = bool(datasets) and all(dataset.is_regularisation for dataset in datasets)
     yield "output_folder", not run.output_folder, "The config names no output folder"
     yield "datasets", not datasets, "The config names no dataset"
     told = "Every dataset is one of regularisation images, so there is nothing to learn"
     yield "datasets", only_regular, told
     for dataset in datasets:
-        several = edits and len(dataset.control_folders) > 1
+        several = edits and len(dataset.control_folders) > edits.most
         yield dataset.key, dataset.controls, "Making control images (controls) is not supported"
         yield dataset.key, several, "Several control images for one picture are not supported"
+        yield dataset.key, seeing and not dataset.control_folders, _NOTHING_TO_EDIT
 
 
 def _limits(run: Run) -> Rows:
@@ -181,7 +184,9 @@ def _limits(run: Run) -> Rows:
         yield f"{dataset.key}/caption_dropout", not 0 <= dropout <= 1, told
         told = f"The resolution {least} is below {CELL} pixels, the smallest picture"
         yield f"{dataset.key}/resolutions", least is not None, told
+    edits = family_of(recipe.architecture).edits
     for sample in recipe.validation.painted:
+        yield "samples", edits is not None and edits.seen > 0 and not sample.controls, _NOTHING_TO_EDIT
         told = f"A sample of {sample.width} x {sample.height} pixels is smaller than {CELL} x {CELL}"
         yield "samples", min(sample.width, sample.height) < CELL, told
 

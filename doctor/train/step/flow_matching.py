@@ -16,7 +16,7 @@ from ..dataset.training_items import TrainingItem, caption_at
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
 from ..encode.loss_masks import LossMasks, with_mean_one
-from ..encode.text_embeddings import TextEmbeddings
+from ..encode.text_embeddings import Prompt, TextEmbeddings, prompt_of
 from ..families import family_of
 from ..network.lora import Network
 from .loss import background_losses, guidance_scales, guided_target, preserved_prompt, sample_losses
@@ -32,7 +32,7 @@ class _Batch(NamedTuple):
 
     items: list[TrainingItem]
     captions: list[str]
-    control: Tensor | None
+    controls: list[Tensor]
     clean: Tensor
     noise: Tensor
     t: Tensor
@@ -106,7 +106,7 @@ class FlowMatchingLoss:
         return _Batch(
             items=own_items,
             captions=[captions[place] for place in own],
-            control=self.controls(own_items),
+            controls=self.controls(own_items),
             clean=clean[own],
             noise=noise[own],
             t=t[own],
@@ -160,29 +160,31 @@ class FlowMatchingLoss:
             yield batch.share * self.loss.preservation.weight * change
 
     def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
-        return self.predict(batch.clean, batch.noise, batch.t, batch.control, captions)
+        prompts = [prompt_of(text, item) for text, item in zip(captions, batch.items, strict=True)]
+        return self.predict(batch.clean, batch.noise, batch.t, batch.controls, prompts)
 
     def unweighted_losses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[TrainingItem]) -> Tensor:
         """Returns the unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of
         noise.
         """
         masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
-        guess = self.predict(clean, noise, t, self.controls(items), [item.caption for item in items])
+        prompts = [prompt_of(item.caption, item) for item in items]
+        guess = self.predict(clean, noise, t, self.controls(items), prompts)
         return sample_losses(self.loss, guess, (noise - clean).to(self.device), masks, t)
 
-    def controls(self, items: Sequence[TrainingItem]) -> Tensor | None:
-        """Returns the latents of the control images of one batch, b x c x h x w; None where it has none."""
-        found = [item.control for item in items]
-        return torch.stack([self.latents.get(item) for item in found if item is not None]) if found[0] else None
+    def controls(self, items: Sequence[TrainingItem]) -> list[Tensor]:
+        """Returns the latents of the control images of one batch, b x c x h x w for each place in the items."""
+        places = zip(*(item.controls for item in items), strict=True)
+        return [torch.stack([self.latents.get(one) for one in place]) for place in places]
 
     def predict(
-        self, clean: Tensor, noise: Tensor, t: Tensor, control: Tensor | None, captions: Sequence[str]
+        self, clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], prompts: Sequence[Prompt]
     ) -> Tensor:
         """Returns what the model takes for the way from latent to noise, float32, b x c x h x w."""
-        texts = [self.texts.get(caption) for caption in captions]
+        texts = [self.texts.get(prompt) for prompt in prompts]
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
-        return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, control)
+        return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, controls)
 
     @contextmanager
     def base_only(self) -> Iterator[None]:

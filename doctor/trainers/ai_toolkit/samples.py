@@ -9,6 +9,8 @@ from ...configs.written import Written
 from ...model.recipe import SamplePrompt
 from ...model.record import replace
 
+# The images that a sample edits: the first of the first two, and the others.
+_IMAGES = ("ctrl_img", "ctrl_img_1", "ctrl_img_2", "ctrl_img_3")
 # Flags within a prompt: the field of a SamplePrompt that each sets, and its type.
 _FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("d", "seed"), ("seed", int)),
@@ -17,7 +19,7 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "w": ("width", int),
     "h": ("height", int),
     "n": ("negative", str),
-    "ctrl_img": ("control", str),
+    **{name: (name, str) for name in _IMAGES},
 }
 
 
@@ -41,7 +43,7 @@ def samples_of(w: Written) -> tuple[SamplePrompt, ...]:
                 steps=either.whole("sample_steps", default=20),
                 guidance=either.number("guidance_scale", default=7.0),
                 negative=either.text("neg"),
-                control=one.maybe("ctrl_img"),
+                **_images({name: path for name in _IMAGES if (path := one.maybe(name))}),
                 frames=either.whole("num_frames", default=1),
             )
         )
@@ -59,4 +61,11 @@ def _with_flags(sample: SamplePrompt) -> SamplePrompt:
             changed |= {field: kind(content.strip())} if field else {}
         except ValueError:
             continue  # the trainer stops on it when it samples
-    return replace(sample, **changed)
+    images = {name: changed.pop(name) for name in _IMAGES if name in changed}
+    return replace(sample, **changed, **(_images(images) if images else {}))
+
+
+def _images(named: Mapping[str, str]) -> dict[str, Any]:
+    first, second, *others = _IMAGES
+    beside = tuple(named[name] for name in others if name in named)
+    return {"control": named.get(first) or named.get(second), "beside": beside}

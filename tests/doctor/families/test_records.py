@@ -23,7 +23,7 @@ from zdoctor.doctor.model import Run
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.trainer import RUNNER
-from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, zimage
+from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, module_of, zimage
 from zdoctor.doctor.trainers import names, trainers
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
 
@@ -50,7 +50,8 @@ def test_a_forgotten_field_is_no_record() -> None:
 
 
 def test_every_trained_architecture_is_a_family() -> None:
-    assert trained() == ("zimage", "flux", "flux_kontext", "qwen_image", "flux2_klein_4b", "flux2_klein_9b")
+    of_qwen = ("qwen_image", "qwen_image_edit", "qwen_image_edit_plus")
+    assert trained() == ("zimage", "flux", "flux_kontext", *of_qwen, "flux2_klein_4b", "flux2_klein_9b")
     names = {"Z-Image": "ZImage", "Flux": "Flux", "Qwen-Image": "QwenImage", "FLUX.2 Klein": "Flux2"}
     assert family_titles() == ", ".join(f"{title} ({name}Transformer2DModel)" for title, name in names.items())
     own = [family_of(family_of(name).trained_as or name) for name in trained()]
@@ -94,9 +95,10 @@ def test_a_trained_family_is_known_whole(family: Family) -> None:
     assert all(re.match(family.lora_names, f"{family.lora_prefix}{name}.lora_A.weight") for name in linears)
     assert family.base_version and family.repos and family.tokenizers
     assert FlowMatchEulerDiscreteScheduler(**family.scheduler(family.memory.config("")))
-    module = family_named(family.class_name)
-    assert module is not None and module.RECORD.transformer is family.transformer
+    of_class, module = family_named(family.class_name), module_of(family)
+    assert of_class is not None and of_class.RECORD.transformer is family.transformer
     assert module is import_module(family.runner, "zdoctor.doctor.train.families")
+    assert module.predict is of_class.predict and module.RECORD.runner == family.runner
     built = getattr(import_module(module.MODULE), family.class_name)
     assert built.__name__ == family.class_name
     assert set(module.TEXT_PARTS) == {name for name in family.own.others if name != "vae"} if family.own else False

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
 from zdoctor.tests.flux import trainable_flux
 from zdoctor.tests.flux2 import trainable_flux2
-from zdoctor.tests.qwen_image import trainable_qwen_image
+from zdoctor.tests.qwen_image import trainable_qwen_image, trainable_qwen_image_edit
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
 
@@ -50,6 +50,12 @@ def flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def qwen_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of Qwen-Image. Read only: copy what a test changes."""
     return trainable_qwen_image(tmp_path_factory.mktemp("qwen") / "model")
+
+
+@pytest.fixture(scope="session")
+def qwen_image_edit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of Qwen-Image-Edit. Read only: copy what a test changes."""
+    return trainable_qwen_image_edit(tmp_path_factory.mktemp("edit") / "model")
 
 
 @pytest.fixture(scope="session")

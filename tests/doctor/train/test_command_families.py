@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
@@ -78,6 +79,28 @@ def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
 def test_flux2_klein(here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
     keys = trained(config(flux2, circles, f"flux2_klein_{number}"), capsys)
     assert "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj.lora_A.weight" in keys
+
+
+@pytest.mark.parametrize("name", ["qwen_image_edit", "qwen_image_edit_plus"])
+def test_qwen_image_edit(
+    here: Path, qwen_image_edit: Path, circles: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    gray = here / "gray"
+    gray.mkdir()
+    for number in range(6):
+        Image.open(circles / f"{number}.png").convert("L").save(gray / f"{number}.png")
+    several = {"control_path_1": str(gray), "control_path_2": str(gray)}
+    sample = f"a b --ctrl_img {gray}/0.png --ctrl_img_2 {gray}/1.png"
+    words = config(
+        qwen_image_edit,
+        circles,
+        name,
+        dataset=several if name.endswith("plus") else {"control_path": str(gray)},
+        model={"model_kwargs": {"match_target_res": True}},
+        sample={"prompts": [sample]},
+    )
+    assert examine_config(words, LiveWorld(), ()).report.trainable
+    assert "diffusion_model.transformer_blocks.0.attn.to_q.lora_A.weight" in trained(words, capsys)
 
 
 def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux as family
 from zdoctor.doctor.train.families import packed, scheduler_of
-from zdoctor.doctor.train.sampling.preview_samples import sample_control_images
+from zdoctor.doctor.train.sampling.preview_samples import edited_samples
 from zdoctor.doctor.train.sampling.sampler import denoise
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.tests.changes import changed
@@ -52,8 +52,9 @@ def kontext(*folders: Path, **changes: Any) -> Any:
 def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: Path) -> None:
     prompt = SamplePrompt("a b ab", 48, 64, 3, 3, 3.5, control=str(pairs / "0.png"))
     run = run_with(architecture="flux_kontext", disable_sampling=False, samples=(prompt,))
-    (edited,) = sample_control_images(run.recipe, 16)
-    assert edited is not None
+    (sample,) = edited_samples(run.recipe, 16)
+    assert sample is not None
+    (edited,) = sample.controls
     latents = Latents(EncodingCache(tmp_path), VaeFiles(flux / "vae", "AutoencoderKL"))
     latents.prepare([edited], CPU, Progress())
     texts = TextEmbeddings(
@@ -72,7 +73,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
         shrink=8,
         dtype=torch.float32,
         device=CPU,
-        control=latents.get(edited).unsqueeze(0),
+        controls=[latents.get(edited).unsqueeze(0)],
     )
     assert ours is not None
     noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(3))
@@ -90,11 +91,7 @@ def test_previews_are_those_of_the_pipeline(flux: Path, pairs: Path, tmp_path: P
     ).images
     torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
     plain = changed(run, validation={"prompts": (replace(prompt, control=None),)})
-    assert (
-        sample_control_images(plain.recipe, 16)
-        == sample_control_images(changed(run, architecture="flux").recipe, 16)
-        == [None]
-    )
+    assert edited_samples(plain.recipe, 16) == edited_samples(changed(run, architecture="flux").recipe, 16) == [None]
 
 
 def test_a_run_on_pairs(flux: Path, circles: Path, pairs: Path, tmp_path: Path) -> None:
@@ -126,7 +123,7 @@ def test_a_picture_without_its_control_image_is_named_before_anything_is_loaded(
     assert len(items) == 2 * 5 and "3.jpg" in told[0]
     with pytest.raises(TrainError, match=r"control image .*gone\.png of the sample 'x'"):
         sample = SamplePrompt("x", 64, 64, 0, 1, 1.0, control=str(tmp_path / "gone.png"))
-        sample_control_images(kontext(disable_sampling=False, samples=(sample,)).recipe, 16)
+        edited_samples(kontext(disable_sampling=False, samples=(sample,)).recipe, 16)
 
 
 def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_path: Path) -> None:
@@ -136,10 +133,10 @@ def test_a_control_image_is_cut_as_its_picture_and_transparency_is_black(tmp_pat
     image.save(file)
     control = DatasetImage(file, 160, 80, "digest", "", is_control=True)
     item = TrainingItem(
-        DatasetImage(tmp_path / "b.png", 160, 80, "d", "", control=control), 80, 64, "", "", 0.0, flip_x=True
+        DatasetImage(tmp_path / "b.png", 160, 80, "d", "", controls=(control,)), 80, 64, "", "", 0.0, flip_x=True
     )
-    assert item.control is not None
-    pixels = load_pixels(item.control)
+    (edited,) = item.controls
+    pixels = load_pixels(edited)
     assert pixels.size == (80, 64)
     assert [pixels.getpixel((x, 32)) for x in (5, 75)] == [(0, 0, 0), (255, 0, 0)]  # mirrored
 
@@ -148,12 +145,12 @@ def test_batches_hold_pairs_or_pictures(tmp_path: Path) -> None:
     control = DatasetImage(tmp_path / "a.png", 64, 64, "c", "", is_control=True)
     items = [
         TrainingItem(
-            DatasetImage(tmp_path / f"{n}.png", 64, 64, str(n), "", control if n < 3 else None), 64, 64, "", "", 0.0
+            DatasetImage(tmp_path / f"{n}.png", 64, 64, str(n), "", (control,) if n < 3 else ()), 64, 64, "", "", 0.0
         )
         for n in range(8)
     ]
     for batch in epoch_batches(items, 2, 0, 0):
-        assert len({items[place].control is None for place in batch}) == 1
+        assert len({len(items[place].controls) for place in batch}) == 1
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,11 @@ def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
     real = made.objective.predict
 
-    def watched(clean: Tensor, noise: Tensor, t: Tensor, control: None, captions: Sequence[str]) -> Tensor:
+    def watched(
+        clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], captions: Sequence[str]
+    ) -> Tensor:
         seen.append((clean, noise, t))
-        return real(clean, noise, t, control, captions)
+        return real(clean, noise, t, controls, captions)
 
     with monkeypatch.context() as patch:
         patch.setattr(made.objective, "predict", watched)

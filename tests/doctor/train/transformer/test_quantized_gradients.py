@@ -63,11 +63,11 @@ def gradients(model: nn.Module, checkpointed: bool = False) -> dict[str, Tensor]
             {"states": torch.randn(9, 24, generator=generator), "pooled": torch.randn(20, generator=generator)}
             for _ in range(2)
         ]
-        control = torch.randn(2, 4, 6, 8, generator=generator)
+        controls = [torch.randn(2, 4, 6, 8, generator=generator)]
     else:
         texts = [{"states": torch.randn(length, 32, generator=generator)} for length in (9, 14)]
-        control = None
-    output = family.predict(model, noisy, torch.tensor([0.7, 0.2]), texts, control=control)
+        controls = []
+    output = family.predict(model, noisy, torch.tensor([0.7, 0.2]), texts, controls=controls)
     output.square().mean().backward()  # type: ignore[no-untyped-call]
     made = {key: parameter.grad for key, parameter in parameters.items()}
     return {key: grad for key, grad in made.items() if grad is not None}
