@@ -2,6 +2,8 @@
 
     python benchmarks/environments.py [NAME …]     about ten minutes; uv is asked where it is installed
 
+    pip install --target PEERS mlenvdoctor env-doctor; PEERS=PEERS python benchmarks/environments.py
+
 Each begins as a copy of one healthy virtual environment in a small checkout of ai-toolkit's shape, and gets other
 wheels, tiny ones with the real names, versions and requirements, or damage. After `fix --allow asked --apply` the
 trainer's start must work, and after `undo` the environment must be what it was, file for file.
@@ -10,6 +12,7 @@ trainer's start must work, and after `undo` the environment must be what it was,
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -330,6 +333,31 @@ def complains(*command: str) -> str:
     return "yes" if done.returncode else "-"
 
 
+PEERS = {  # each run by the Python of the environment, its own packages behind those of the environment
+    "mlenvdoctor": "sys.argv = ['mlenvdoctor', 'diagnose']; from mlenvdoctor.cli import app; app()",
+    "env-doctor": "sys.argv = ['env-doctor', 'check', '--json']; from env_doctor.cli import main; main()",
+}
+HEALTHY_SAID: dict[str, set[str]] = {}
+
+
+def told(peer: str, python: str, root: Path) -> str:
+    """Whether a peer says what it does not say of the healthy environment; "ends" where it does not start."""
+    place = os.environ.get("PEERS", "")
+    if not place:
+        return "not there"
+    code = f"import sys; sys.path.append({place!r}); {PEERS[peer]}"
+    try:
+        done = subprocess.run([python, "-B", "-c", code], capture_output=True, text=True, cwd=root.parent)
+    except OSError:
+        return "ends"
+    lines = {line.strip() for line in done.stdout.replace(str(root), "").splitlines()}
+    lines = {line for line in lines if not re.search(r"\d\d:\d\d:\d\d|timestamp|free|[Gg]enerated", line)}
+    if "Traceback" in done.stderr or not lines:
+        return "ends"
+    known = HEALTHY_SAID.setdefault(peer, lines)
+    return "yes" if lines - known else "-"
+
+
 def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...]:
     """One row: what was found, what pip and uv say, and how the repair and its undoing ended."""
     spoiled(case, healthy, wheels, root)
@@ -342,6 +370,7 @@ def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...
     row = [" ".join(sorted(found)) or "-", "as expected" if found == set(case.expected.split()) else "OTHERWISE"]
     row.append(complains(sys.executable, "-m", "pip", "--python", python, "check"))
     row.append(complains("uv", "pip", "check", "--python", python) if shutil.which("uv") else "not there")
+    row += [told(peer, python, root) for peer in PEERS]
     before, state = tree(root), root.parent / f"{root.name} state"
     os.environ["ZDOCTOR_STATE"] = str(state)
     if not found:
@@ -363,12 +392,14 @@ def tried(case: Case, healthy: Path, wheels: Path, root: Path) -> tuple[str, ...
 
 
 def main(names: Sequence[str]) -> None:
-    columns = ("environment", "found", "", "pip check", "uv pip check", "after the repair", "after undo")
+    columns = ("environment", "found", "", "pip check", "uv pip check", *PEERS, "after the repair", "after undo")
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     with tempfile.TemporaryDirectory() as folder:
         os.environ.pop("VIRTUAL_ENV", None)
         healthy, wheels = made(Path(folder))
         os.environ.update(offline(wheels))
+        for peer in PEERS:
+            told(peer, str(healthy / "venv" / "bin" / "python"), healthy)
         for number, case in enumerate((*SICK, *TWINS)):
             if not names or case.name in names:
                 row = tried(case, healthy, wheels, Path(folder) / f"case{number}")
