@@ -294,55 +294,6 @@ def two_packages_with_one_module(environment: Environment) -> Iterator[Finding]:
             )
 
 
-@rule("PKG013", "error", "environment-without-its-python")
-def environment_without_its_python(environment: Environment) -> Iterator[Finding]:
-    """The virtual environment was made of a Python that is no longer there.
-
-    What: The interpreter behind the environment: what bin/python leads to, on Windows the folder that pyvenv.cfg
-    names as home.
-    Why: That Python was uninstalled, updated to another release, or the environment was moved from another machine.
-    Repair: A new environment beside it, of the same release of Python and with the same versions (--allow asked); the
-    old one stays. Or install that Python again.
-    Upstream: https://docs.python.org/3/library/venv.html
-    Signature: No Python at '…'; bad interpreter: No such file or directory
-    """
-    if not environment.folders:
-        raise NotApplicable
-    if environment.base_gone:
-        yield found(
-            None,
-            "{python} was made of {base}, which is not there.",
-            otherwise="Nothing of this environment starts.",
-            evidence={"python": environment.python},
-            base=environment.base_gone,
-        )
-
-
-@rule("PKG019", "warning", "packages-from-outside")
-def packages_from_outside(installed: Installed, environment: Environment) -> Iterator[Finding]:
-    """Packages from outside of an environment are imported in place of its own, in other versions.
-
-    What: The folders that Python looks through before those of a virtual environment, of conda or of a portable
-    build: PYTHONPATH, and for conda what was installed for the user (pip install --user, ~/.local). Only what the
-    trainer leans on is compared. A virtual environment that lets the packages of its system in has its own first.
-    Why: pip and conda install into the environment, and what they install is not what is imported.
-    Repair: PYTHONPATH unset, or PYTHONNOUSERSITE set, in the shell that starts the trainer; the command is shown.
-    Upstream: https://docs.python.org/3/library/site.html, https://docs.python.org/3/using/cmdline.html
-    Signature: None; the version that is printed is another than pip list of the environment says.
-    """
-    if not environment.own:
-        raise NotApplicable
-    for folder in dict.fromkeys(one.folder for one in installed.hidden):
-        told = [f"{one.name} {one.by} (its own: {one.version})" for one in installed.hidden if one.folder == folder]
-        yield found(
-            None,
-            "{python} imports from {folder} before it looks among its own packages: {packages}{more}.",
-            otherwise="What is installed into the environment is not what runs; nobody tried the two together.",
-            evidence={"python": environment.python, "folder": folder, "packages": ", ".join(told[:MOST])},
-            more=f" and {len(told) - MOST} more" if len(told) > MOST else "",
-        )
-
-
 def _is_wrapper(environment: Environment) -> bool:
     """Whether the package pynvml leaves the module of that name to nvidia-ml-py."""
     return release(environment.versions.get("pynvml", "")) >= (12,)

@@ -31,7 +31,9 @@ class Environment:
     `release` is that of the interpreter ("3.12"), "" where it is not known; `folders` are those that its packages
     lie in, the first that has one counts; `base_gone` is the interpreter that a virtual environment was made of and
     that is no longer there. `found_by` says why it is this one, and `root` is the folder of a virtual environment, ""
-    where it is none; `own` is that of `folders` which is meant to hold all of its packages, "" for a system's Python.
+    where it is none; `own` is that of `folders` which is meant to hold all of its packages, "" for a system's Python,
+    and `filesystem` is what that lies on. `past` is a start script of the checkout that takes the `python` of PATH in
+    place of this one: `on_path`, "" where it is not known, or a stub that only opens the Microsoft Store (`is_stub`).
     """
 
     python: str
@@ -42,6 +44,10 @@ class Environment:
     found_by: str = ""
     root: str = ""
     own: str = ""
+    filesystem: str = ""
+    past: str = ""
+    on_path: str = ""
+    is_stub: bool = False
 
     def has(self, name: str) -> bool:
         return name in self.versions

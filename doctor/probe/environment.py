@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..model import Run, Schema, Unknown
 from ..model.environment import Environment, release
 from ..model.record import replace
 from ..model.shell import quoted
+from ..packages.launcher import PLAIN
 from ..trainers import named as named_trainer
+from .launchers import launchers, on_path
 from .packages import versions_on
 from .search_path import home_of, search_path_of
-from .world import Stat, World
+from .world import Mount, Stat, World
 
 # As trainers' READMEs, installers and portable builds name the folder of their Python; ai-toolkit's interface takes
 # .venv before venv (ui/cron/pythonPath.ts).
@@ -26,6 +28,15 @@ _OF_DLL = re.compile(r"python3(\d+)\.(?:dll|_pth)")
 
 
 def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
+    """The Python that will run it, and what it lies on."""
+    found = _found(world, run, schema)
+    if isinstance(found, Unknown) or not found.own:
+        return found
+    mount = world.mount(found.own)
+    return replace(found, filesystem=mount.filesystem) if isinstance(mount, Mount) else found
+
+
+def _found(world: World, run: Run, schema: Schema | Unknown) -> Environment | Unknown:
     """The Python that has the trainer's own packages: the one that asks, the active one, or one of its checkout.
 
     Where none has them, it is the one in the checkout; without a trainer the active one, else the one that asks.
@@ -42,7 +53,7 @@ def probe_environment(world: World, run: Run, schema: Schema | Unknown) -> Envir
         if all(mark in versions for mark in marks):
             return this
     root = schema.source if isinstance(schema, Schema) else ""
-    own = list(_inside(world, root)) if root and marks else []
+    own = list(_of_checkout(world, root, trainer.entries)) if root and trainer is not None and marks else []
     for environment in (*active, *own) if marks else ():
         if all(mark in environment.versions for mark in marks) and not environment.base_gone:
             return environment
@@ -77,6 +88,20 @@ def _active(world: World) -> Iterator[Environment]:
         folder = world.variables.get(name)
         if folder and (found := of_folder(world, folder)) is not None:
             yield replace(found, found_by=f"active: {name} names it")
+
+
+def _of_checkout(world: World, root: str, entries: Sequence[str]) -> Iterator[Environment]:
+    """The one that a start script of a checkout starts, then those in it and beside it."""
+    scripts = list(launchers(world, root, entries))
+    for script, python in scripts:
+        folder = world.parent(python)
+        place = world.parent(folder) if world.name(folder).lower() in ("scripts", "bin") else folder
+        if python != PLAIN and (found := of_folder(world, place)) is not None:
+            yield replace(found, found_by=f"{script} starts it")
+    past = next((script for script, python in scripts if python == PLAIN), "") if world.system.os == "windows" else ""
+    first, is_stub = on_path(world) if past else ("", False)
+    for one in _inside(world, root):
+        yield replace(one, past=past, on_path=first, is_stub=is_stub)
 
 
 def _inside(world: World, root: str) -> Iterator[Environment]:

@@ -18,6 +18,7 @@ from unittest import mock
 import pytest
 
 from zdoctor.checks import environment as rules
+from zdoctor.checks import interpreter
 from zdoctor.checks.packages import cpu_build_of_torch
 from zdoctor.checks.wheels import no_wheel_for_this_python
 from zdoctor.doctor.apply import ApplyError, apply, undo
@@ -124,7 +125,7 @@ def looked_at(root: Path, variables: Mapping[str, str] | None = None) -> tuple[E
 
 
 def of_environment() -> Iterator[Rule]:
-    yield from (rule for rule in all_rules() if rule.check.__module__ == rules.__name__)
+    yield from (rule for rule in all_rules() if rule.check.__module__ in (rules.__name__, interpreter.__name__))
 
 
 def found_in(root: Path, variables: Mapping[str, str] | None = None) -> list[Finding]:
