@@ -22,7 +22,7 @@ from zdoctor.checks import interpreter
 from zdoctor.checks.packages import cpu_build_of_torch
 from zdoctor.checks.wheels import no_wheel_for_this_python
 from zdoctor.doctor.apply import ApplyError, apply, undo
-from zdoctor.doctor.model import Finding, Fix, Gpu, InstallPackages, Plan, Schema, Unknown, Where
+from zdoctor.doctor.model import Finding, Fix, Gpu, Host, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
 from zdoctor.doctor.packages.names import REFUSES
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
@@ -130,7 +130,7 @@ def of_environment() -> Iterator[Rule]:
 
 def found_in(root: Path, variables: Mapping[str, str] | None = None) -> list[Finding]:
     environment, installed = looked_at(root, variables)
-    facts = {"environment": environment, "installed": installed}
+    facts = {"environment": environment, "installed": installed, "host": Host(), "system": LiveWorld().system}
     found: list[Finding] = []
     for one in of_environment():
         try:
