@@ -24,6 +24,7 @@ from zdoctor.checks.wheels import no_wheel_for_this_python
 from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.model import Finding, Fix, Gpu, Host, InstallPackages, Plan, Schema, Unknown, Where
 from zdoctor.doctor.model.environment import Environment, Installed
+from zdoctor.doctor.model.facts import NOT_ASKED
 from zdoctor.doctor.packages.names import REFUSES
 from zdoctor.doctor.probe.environment import of_folder, probe_environment
 from zdoctor.doctor.probe.installed import probe_installed
@@ -145,8 +146,9 @@ def started(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def fixes_of(finding: Finding) -> list[Fix]:
-    """On a machine without a card."""
-    return [fix for cure in all_repairs()[finding.rule] for fix in cure.cure(finding, *(() for _ in cure.needs))]
+    """Where nothing else is known."""
+    cures = all_repairs()[finding.rule]
+    return [fix for one in cures for fix in one.cure(finding, *(NOT_ASKED for _ in one.needs))]
 
 
 def cured(finding: Finding, wheels: Path, root: Path) -> None:
