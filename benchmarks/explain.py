@@ -4,6 +4,7 @@ python benchmarks/explain.py [work|held] [unknown]    each text of that half (or
 python benchmarks/explain.py fresh [unknown]          the same of the texts in crashes_fresh.txt
 python benchmarks/explain.py blocks [unknown]         the same of the texts in crashes_blocks.txt
 python benchmarks/explain.py later [work|held]        the same of the texts in crashes_later.txt
+python benchmarks/explain.py trainers [work|held]     the same of the texts in crashes_trainers.txt
 python benchmarks/explain.py disguised                each text that has an answer in every disguise of the tests
 python benchmarks/explain.py known                    a log of each known failure in every one of these disguises
 python benchmarks/explain.py FOLDER                   CPU seconds and peak memory of the command, the least of four
@@ -15,7 +16,7 @@ with, odd the one that was looked at once, at the end. crash_verdicts.tsv has ho
 crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
 that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise;
 crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is; the first answers of
-its held half stand judged likewise. Of crashes_2026.tsv only addresses, verdicts and truths are kept, no text.
+its held half stand judged likewise, as do those of crashes_trainers.txt. Of crashes_2026.tsv only addresses, verdicts and truths are kept, no text.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from zdoctor.tests.doctor.crash.disguises import DISGUISES
 from zdoctor.tests.doctor.crash.samples import log_of
 
 TEXTS = Path(__file__).with_name("crashes.txt")
-DRAWN = {name: TEXTS.with_name(f"crashes_{name}.txt") for name in ("fresh", "blocks", "later")}
+DRAWN = {name: TEXTS.with_name(f"crashes_{name}.txt") for name in ("fresh", "blocks", "later", "trainers")}
 SIGNATURES = [Signature(rule.id, *pair, rule.trainers) for rule in all_rules() for pair in rule.prevents]
 SIZE = 100 << 20
 END = b"""
