@@ -304,4 +304,4 @@ def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> Non
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0], *(Path(word).resolve() for word in given[1:4]), given[4] if len(given) > 4 else "ABCDEFGHIJK")
+    main(given[0], *(Path(word).resolve() for word in given[1:4]), given[4] if len(given) > 4 else "ABCDEFGHIJKLM")
