@@ -287,7 +287,8 @@ def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> Non
     chosen = [entry for entry in entries() if entry.trainer == trainer and entry.half in halves]
     torch.cuda.current_device = lambda: 0  # a default of functions that no parser calls
     judge = TRAINERS[trainer](root)
-    accepted, unknown = set(json.loads(kept.read_text()) if kept.exists() else ()), 0
+    accepted: set[str] = set(json.loads(kept.read_text())) if kept.exists() else set()
+    unknown = 0
     with tempfile.TemporaryDirectory() as folder:
         for entry in chosen:
             file, _ = written(clones, entry, Path(folder))
@@ -304,4 +305,5 @@ def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> Non
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(given[0], *(Path(word).resolve() for word in given[1:4]), given[4] if len(given) > 4 else "ABCDEFGHIJKLM")
+    source, commits, told = (Path(word).resolve() for word in given[1:4])
+    main(given[0], source, commits, told, given[4] if len(given) > 4 else "ABCDEFGHIJKLM")

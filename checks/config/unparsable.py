@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Config, Finding, found
+from ...doctor.model import Config, Finding, Problem, found
 from ...doctor.rules import prevents, rule
 from ..keys.places import line_at
-from ..keys.values import stops_unless
+from ..keys.values import UNLESS_WHOLE, stops_unless
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (
@@ -42,6 +42,7 @@ _HINTS = (
     (r"NUL bytes", "Name the text file (YAML, JSON or TOML) that the trainer is started with."),
     (r"BOM", "The file starts with a byte-order mark; save it as UTF-8 without one."),
 )
+_LEFT_OUT = re.compile(r"(?<!\S)(?:\.{3}|\u2026)(?!\S)")  # a word of a command that stands for others
 
 
 @rule("CFG001", "error", "unparsable-config")
@@ -82,7 +83,10 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         message += "\n  {line} | {shown}"
     if hint:
         message += "\n" + hint
-    unless = "" if problem.kind != "syntax" or config.format == "shell" else stops_unless(line)
+    unless = "" if problem.kind != "syntax" else stops_unless(line)
+    if config.format == "shell":
+        abridged = problem.kind == "syntax" and any(_LEFT_OUT.search(one) for one in (line, _before(config, problem)))
+        unless = f"The trainer stops at once. {UNLESS_WHOLE}" if abridged else ""
     # that no trainer has such keys is not known of forks, nor what is set where the trainer is started
     doubtful = bool(unless) or problem.kind == "environment" or (problem.kind == "foreign" and config.trainer is None)
     yield found(
@@ -103,3 +107,8 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
         line=problem.where.line,
         shown=shown[:160],
     )
+
+
+def _before(config: Config, problem: Problem) -> str:
+    """The line above the one that a problem shows in."""
+    return line_at(config, None if problem.where.line is None else problem.where.line - 1)

@@ -37,7 +37,7 @@ TEMPLATE = re.compile(
 # A value that is such a mark or one for whoever reads it: <steps>, [RANK], LR, XX, your_model. No word of a config.
 _TO_BE_FILLED = re.compile(
     rf"\s*(?:{TEMPLATE.pattern}|\$?\{{[^{{}}]*\}}|\$\w+|%\w+%|@?__\w+__@?|@\w+@|<[^<>]+>|\[[A-Za-z][^\[\]]*\]"
-    r"|(?!(?:AUTO|FALSE|INF|NAN|NO|NONE|NULL|OFF|ON|TRUE|YES)\b)[A-Z][A-Z0-9_]*|[xX?]+|\.{3}|\u2026"
+    r"|(?!(?:AUTO|FALSE|INF|NAN|NO|NONE|NULL|OFF|ON|TRUE|YES)\b)[A-Z][A-Z0-9_]*|[xX]{2,}|\?+|\.{3}|\u2026"
     r"|(?i:your[ _-].*|todo|change_?me))\s*"
 )
 # A line that stands for others, or a value that does, as in documents; of YAML "..." alone is the end of a document.

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..model import Config, Problem, Run, Value, Where
+from ..model.pattern import pattern
 from ..model.record import dataclass, replace
 from .node import TOO_MANY, Node, escaped, most_values, parse
 from .text import Expanded, Lines, expand, format_of
 
 MOST_RUNS = 32
 LARGEST = 2_000_000
+FILES = {
+    "yaml": "YAML file",
+    "json": "JSON file",
+    "toml": "TOML file",
+    "env": "file of shell variables",
+    "shell": "script",
+}
+# how the first line of a text begins that is no comment, also of one with a slip in it
+_BEGINS = {
+    "json": pattern(r"\ufeff?(?:\s+|//[^\n]*|#[^\n]*|/\*[\s\S]*?\*/)*(?:[\[{]|$)"),
+    "toml": pattern(r"\ufeff?(?:\s+|#[^\n]*)*(?:\[|(?!--\w+(?:[ =]\S+)?[ ]+--)[\w\"'.\-][\w\"'. \-]*[=:]|$)"),
+}
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,19 @@ def tree_of(config: Config, variables: Mapping[str, str] | None = None) -> Node 
 
 def failed(config: Config, problem: Problem) -> Reading:
     return Reading(replace(config, problem=problem), reason=problem.message)
+
+
+def nobodys(config: Config, held: str) -> Problem:
+    """What is said of a file in which nothing shows whose config it is; `held` is what it holds."""
+    kind = FILES[config.format]
+    said = f"This {kind} is no training config that zdoctor knows{held}."
+    return Problem(said, Where(config.path, 1, 1), "foreign")
+
+
+def begins_as_named(config: Config) -> bool:
+    """Whether a text begins as its file's name promises: code, a command or prose begins in another way."""
+    begins = _BEGINS.get(config.format)
+    return begins is None or begins.match(config.text) is not None
 
 
 def wrong(config: Config, message: str, node: Node | None = None) -> Reading:

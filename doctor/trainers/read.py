@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..configs.reading import Beside, Found, Reading, failed, nothing, text_of
+from ..configs.reading import Beside, Found, Reading, begins_as_named, failed, nobodys, nothing, text_of
 from ..model import Config, Problem, Where
 from ..model.pattern import pattern
 from ..model.record import replace
@@ -42,11 +42,13 @@ def read_config(
     # what is nobody's may be a config of the most used trainer with a slip in its outermost keys
     reading: Reading = loaded((known or first).reader).read(config, environment, beside)
     problem = reading.config.problem
+    if trainer is None and problem is not None and problem.kind == "syntax" and not begins_as_named(config):
+        problem = nobodys(config, "")
     if problem is None or problem.kind != "foreign":
         return reading
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
-    nobodys = reading.config if trainer is not None else replace(reading.config, trainer=None)
-    return failed(nobodys, replace(problem, message=f"{problem.message} {whose}"))
+    made = reading.config if trainer is not None else replace(reading.config, trainer=None)
+    return failed(made, replace(problem, message=f"{problem.message} {whose}"))
 
 
 def _script(config: Config) -> Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 from pathlib import Path
@@ -135,6 +136,24 @@ def test_a_part_of_a_config_is_judged_by_what_it_holds(tmp_path: Path) -> None:
     assert told('{"model_family": "flux", "max_train_steps": 100}') == ["warning"]
     assert told('{"model_family": "flux", "max_train_steps": 100, "output_dir": "o"}') == ["error"]
     assert told('{"model_family": "flux", "max_train_steps": 100, "num_train_epochs": 3}') == ["error"]
+
+
+def test_a_part_of_a_file_of_datasets_is_no_config(tmp_path: Path) -> None:
+    """SimpleTuner reads a list there; documents show an entry of it."""
+    dataset = {"id": "a", "instance_data_dir": "x", "caption_strategy": "instanceprompt", "instance_prompt": "a"}
+    for part in (dataset, {"datasets": [dataset]}):
+        (tmp_path / "t.json").write_text(json.dumps(part))
+        assert not check(str(tmp_path / "t.json")).errors
+    (tmp_path / "t.json").write_text(json.dumps({"model_family": "flux", "datasets": [dataset]}))
+    (found,) = check(str(tmp_path / "t.json"), selected=["CFG002"]).findings
+    assert found.evidence["key"] == "datasets"
+
+
+@pytest.mark.parametrize(("left", "severity"), [(" ...", "warning"), (" …", "warning"), ("", "error")])
+def test_an_abridged_command_need_not_go_on(left: str, severity: str, tmp_path: Path) -> None:
+    text = f"accelerate launch flux_train_network.py --ae a.st{left}\n  --network_module networks.lora_flux\n"
+    (tmp_path / "t.sh").write_text(text)
+    assert [one.severity for one in check(str(tmp_path / "t.sh"), selected=["CFG001"]).findings] == [severity]
 
 
 def test_what_a_shell_fills_in_a_config_env_is_no_error(tmp_path: Path) -> None:

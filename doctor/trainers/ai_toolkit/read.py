@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ...configs.node import Node, named
-from ...configs.reading import MOST_RUNS, Beside, Reading, failed, tree_of, values_of
+from ...configs.reading import FILES, MOST_RUNS, Beside, Reading, failed, nobodys, tree_of, values_of
 from ...configs.text import Lines
 from ...configs.words import joined
 from ...configs.written import Written
@@ -31,13 +31,6 @@ OTHER_TRAINING = (
     "esrgan",
     "reference",
 )
-_FILES = {
-    "yaml": "YAML file",
-    "json": "JSON file",
-    "toml": "TOML file",
-    "env": "file of shell variables",
-    "shell": "script",
-}
 _KEYS = {"job", "config"}
 
 
@@ -46,10 +39,13 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     if config.format not in ("yaml", "json"):
         if config.trainer is None:
             broken = tree_of(config) if config.format == "toml" else None
-            return failed(config, broken if isinstance(broken, Problem) else _nobodys(config, ""))
+            return failed(config, broken if isinstance(broken, Problem) else nobodys(config, ""))
         if config.format == "shell":
             return Reading(config, reason="it is a script; ai-toolkit takes its settings from a file: check that")
-        said = f"ai-toolkit reads YAML and JSON; by its name this is a {_FILES[config.format]}."
+        root = tree_of(config)
+        if isinstance(root, Problem) or not _is_its_own(root):
+            return failed(config, nobodys(config, ""))
+        said = f"ai-toolkit reads YAML and JSON; by its name this is a {FILES[config.format]}."
         return failed(config, Problem(said, Where(config.path, 1, 1), "shape"))
     root = tree_of(config, environment if config.trainer else None)
     if isinstance(root, Problem):
@@ -58,7 +54,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     is_blank = root.value is None
     if not is_blank and not _is_its_own(root):
         held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
-        return failed(config, _nobodys(config, f": it holds {held}"))
+        return failed(config, nobodys(config, f": it holds {held}"))
     shape = _shape(config.path, root, lines)
     if shape is not None:
         known = set(_names(root)) >= _KEYS
@@ -67,12 +63,6 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     values = values_of(named(root, name), config)
     made, reason = runs(config.path, values)
     return Reading(replace(config, trainer="ai-toolkit", values=values), made, reason)
-
-
-def _nobodys(config: Config, held: str) -> Problem:
-    kind = _FILES[config.format]
-    said = f"This {kind} is no training config that zdoctor knows{held}."
-    return Problem(said, Where(config.path, 1, 1), "foreign")
 
 
 def _names(root: Node) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...configs.reading import Beside, Found, Reading, failed, text_of, tree_of, values_of, wrong
 from ...configs.written import Written
@@ -13,6 +14,8 @@ from .run import run
 
 DATASETS = "multidatabackend.json"
 IS_DATASETS = "this is a file of datasets; check the config whose data_backend_config names it"
+_OF_DATASETS = frozenset(("datasets", "instance_data_dir", "instance_data_root", "cache_dir_vae"))
+_OF_CONFIGS = frozenset(("model_family", "model_type", "data_backend_config", "output_dir", "optimizer"))
 _OF_SIMPLETUNER = "a SimpleTuner config is a mapping of options, such as model_family and model_type"
 
 
@@ -26,7 +29,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     root = tree_of(config)
     if isinstance(root, Problem):
         return failed(config, root)
-    if isinstance(root.value, list):
+    if isinstance(root.value, list) or _is_of_datasets(root.value):
         return Reading(config, reason=IS_DATASETS)
     if not isinstance(root.value, dict):
         return wrong(config, f"The file holds one value, but {_OF_SIMPLETUNER}.")
@@ -49,6 +52,12 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     lycoris = _beside(named, beside, is_list=False) if of_lycoris else None
     config = replace(config, beside=tuple(file for file in (backend, lycoris) if file is not None))
     return Reading(config, (run(config, file, options.read, backend, lycoris),))
+
+
+def _is_of_datasets(value: Any) -> bool:
+    """Whether a mapping is one dataset, or holds some, and no options: a part of a file of datasets."""
+    names = {name.removeprefix("--") for name in value} if isinstance(value, dict) else set()
+    return bool(names & _OF_DATASETS) and not names & _OF_CONFIGS
 
 
 def _beside(name: str, beside: Beside, is_list: bool) -> Config | None:

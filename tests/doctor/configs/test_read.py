@@ -275,6 +275,17 @@ BAD = [
     ("a: 1\nconfig: {}\n", "c.yaml", "foreign", "it holds a, config"),
     ("job: backup\nconfig: {name: a}\n", "c.yaml", "foreign", "it holds job, config"),
     ("config: {name: n, process: [{type: x}]}\n", "c.yaml", "shape", "job"),
+    ("job = 'extension'\n[config]\nprocess = []\n", "c.toml", "shape", "reads YAML and JSON"),
+    ("job = 'sync'\n[config]\nname = 'a'\n", "c.toml", "foreign", "no training config"),
+    # code, commands and prose in the place of a config
+    ('import yaml\n\njob = "a"\nconfig = {"process": steps}\n', "c.toml", "foreign", "no training config"),
+    ("cat > a.toml << EOF\nnetwork_module = 'a'\nEOF\n", "c.toml", "foreign", "no training config"),
+    ("--network_module=networks.dylora --network_dim=16\n", "c.toml", "foreign", "no training config"),
+    ('def config(steps):\n    return {"model_family": "flux"}\n', "c.json", "foreign", "no training config"),
+    # with a slip in its first line it is one all the same
+    ('# mine\nnetwork_module = networks.lora"\n', "c.toml", "syntax", ""),
+    ('network_module: "networks.lora"\n', "c.toml", "syntax", ""),
+    ('// mine\n{"model_family": "flux",}\n', "c.json", "syntax", ""),
     ("job: extension\nconfig: 5\n", "c.yaml", "shape", "section"),
     ("job: extension\nconfig: {}\n", "c.yaml", "shape", "config.name"),
     ("job: extension\nconfig: {name: 5, process: []}\n", "c.yaml", "shape", "must be text"),
