@@ -81,17 +81,18 @@ def families_page() -> str:
         "| family | ai-toolkit | SimpleTuner | sd-scripts | musubi-tuner | zdoctor's runner |",
         "|---|---|---|---|---|---|",
     ]
-    others = {family.trained_as for family in families()}
+    others = {family.in_diffusers for family in families()}
     for family in families():
         if family.name in others:
             continue
-        own = family_of(family.trained_as or family.name)
+        own = family_of(family.in_diffusers or family.name)
         by_folder = family.transformer is not None and family.loader is not None
         memory = ["memory"] if memory_judged(family) else []
-        elsewhere = memory if family.memory and not (family.memory.lora or family.memory.whole) else []
+        figures = own.memory
+        elsewhere = ["memory"] if memory_judged(own) and figures and not (figures.lora or figures.whole) else []
         cells = [
             ["files", *memory] if by_folder else [],
-            ["files", *elsewhere] if by_folder and family.simpletuner else [],
+            ["files", *elsewhere] if own.loader and own.transformer and own.simpletuner else [],
             *map(partial(of_kohya, family), ("sd-scripts", "musubi-tuner")),
             ["files", *(["memory"] if memory_judged(own) else []), "trains"] if own.own else [],
         ]

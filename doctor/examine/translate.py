@@ -23,8 +23,8 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = lambda _: 
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
     made: Run = loaded(room).for_runner(run, schema, folders)
-    family = family_of(made.recipe.architecture)
-    trained = made.recipe if not family.trained_as else replace(made.recipe, architecture=family.trained_as)
+    own = family_of(family_of(made.recipe.architecture).in_diffusers)
+    trained = made.recipe if own.own is None else replace(made.recipe, architecture=own.name)
     return replace(made, trainer=RUNNER, recipe=trained)
 
 

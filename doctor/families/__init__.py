@@ -84,8 +84,9 @@ def no_record(architecture: str | None) -> str:
 
 def trained() -> tuple[str, ...]:
     """The architectures that zdoctor's own runner trains, as configs name them."""
-    others = {family.trained_as for family in families()}
-    return tuple(f.name for f in families() if (f.own is not None or f.trained_as) and f.name not in others)
+    others = {family.in_diffusers for family in families()}
+    found = {family.name: family_of(family.in_diffusers or family.name) for family in families()}
+    return tuple(name for name, trained_as in found.items() if trained_as.own is not None and name not in others)
 
 
 def family_with(class_name: str | None) -> Family:

@@ -143,7 +143,7 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
     # or that of its authors, for which this one stands
-    of_authors = family_of(family_with(held).trained_as).class_name == class_name
+    of_authors = family_of(family_with(held).in_diffusers).class_name == class_name
     if held is None or not (of_authors or classes()[held].marks == kind.marks):
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
     config = kind.infer(Tensors(plain, kind.other))

@@ -187,7 +187,7 @@ FLUX = Family(
     simpletuner=_SIMPLETUNER,
     kohya={"sd-scripts": _SD_SCRIPTS},
     runner=".flux",
-    trained_as="",
+    in_diffusers="",
 )
 # Kontext and Flex.2 bring their own scheduler, and have no place for a training adapter.
 KONTEXT = replace(

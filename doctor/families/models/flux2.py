@@ -116,6 +116,7 @@ FLUX2 = replace(
     memory=_MEMORY,
     kohya=_musubi("f2d"),
     repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
+    in_diffusers="flux2 in diffusers",
     ai_toolkit=AiToolkit(switches={"model/vae_path": "a VAE from another place"}, mode=True),
 )
 KLEIN_4B = replace(
@@ -135,7 +136,7 @@ KLEIN_4B = replace(
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_4B_CONFIG), encoder_aside=True),
     kohya=_musubi("f2k4b"),
     repos={"klein-base-4b": "black-forest-labs/FLUX.2-klein-base-4B"},
-    trained_as="flux2_klein_4b in diffusers",
+    in_diffusers="flux2_klein_4b in diffusers",
 )
 KLEIN_9B = replace(
     KLEIN_4B,
@@ -147,6 +148,6 @@ KLEIN_9B = replace(
     memory=replace(_MEMORY, config=lambda name: dict(KLEIN_9B_CONFIG), encoder_aside=True),
     kohya=_musubi("f2k9b"),
     repos={"klein-base-9b": "black-forest-labs/FLUX.2-klein-base-9B"},
-    trained_as="flux2_klein_9b in diffusers",
+    in_diffusers="flux2_klein_9b in diffusers",
 )
 FAMILIES: tuple[Family, ...] = (FLUX2, KLEIN_4B, KLEIN_9B)

@@ -1,4 +1,4 @@
-"""FLUX.2 Klein in diffusers' own class, as its published folders are and zdoctor's runner trains it."""
+"""FLUX.2 in diffusers' own class, as its published folders are: SimpleTuner and zdoctor's runner open these."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..components.published import QWEN3_8B
+from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import Family, Fit, Loader, Memory, Tokenizer
+from ..record import Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -105,6 +105,15 @@ _MEMORY = Memory(
     text=512,
     several_controls=True,
 )
+# simpletuner/helpers/models/flux2/model.py (bc8e6ab7); how its runs would be trained by ours was not looked into
+_SIMPLETUNER = SimpleTuner(
+    family="flux2",
+    flavours={},
+    default="",
+    linears=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
+    step=16,
+    taken=False,
+)
 KLEIN_4B = replace(
     FILES_ALONE,
     name="flux2_klein_4b in diffusers",
@@ -132,6 +141,7 @@ KLEIN_4B = replace(
     lora_blocks=_BLOCKS,
     quantized_blocks=_BLOCKS,
     guided=False,
+    simpletuner=replace(_SIMPLETUNER, flavours={"klein-4b": Flavour(_4B)}),
     scheduler=_scheduler,
     memory=_MEMORY,
     packages=(("diffusers", (0, 37), "Flux2KleinPipeline"),),
@@ -144,6 +154,7 @@ KLEIN_9B = replace(
     KLEIN_4B,
     name="flux2_klein_9b in diffusers",
     own=Loader(_COMPONENTS, single_file=_9B, bare=True, extras=True),
+    simpletuner=replace(_SIMPLETUNER, flavours={"klein-9b": Flavour(_9B)}, default="klein-9b"),
     published={**KLEIN_4B.published, "text_encoder": ("Qwen3ForCausalLM", QWEN3_8B)},
     base_version="flux2_klein_9b",
     memory=replace(_MEMORY, word="klein-base-9b", config=lambda name: dict(CONFIG_9B)),
@@ -151,4 +162,28 @@ KLEIN_9B = replace(
     files={"Flux2Transformer2DModel": (("", f"{_9B} flux-2-klein-base-9b.safetensors"),)},
     tokenizers=(_tokenizer(_9B),),
 )
-FAMILIES: tuple[Family, ...] = (KLEIN_4B, KLEIN_9B)
+DEV = replace(
+    KLEIN_4B,
+    name="flux2 in diffusers",
+    title="FLUX.2",
+    loader=Loader(
+        components={
+            "transformer": ("Flux2Transformer2DModel",),
+            "text_encoder": ("Mistral3ForConditionalGeneration",),
+            "vae": ("AutoencoderKLFlux2",),
+        },
+        origins={"text_encoder": Origin(repo="mistralai/Mistral-Small-3.1-24B-Instruct-2503", folder="")},
+    ),
+    own=None,
+    runner="",
+    fits=KLEIN_4B.fits[1:],
+    published={**KLEIN_4B.published, "text_encoder": ("Mistral3ForConditionalGeneration", MISTRAL_SMALL)},
+    base_version="flux2",
+    guided=True,
+    memory=replace(_MEMORY, word="flux.2-dev", config=lambda name: {}),
+    simpletuner=replace(_SIMPLETUNER, flavours={"dev": Flavour("black-forest-labs/FLUX.2-dev")}),
+    repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
+    files={},
+    tokenizers=(),
+)
+FAMILIES: tuple[Family, ...] = (KLEIN_4B, KLEIN_9B, DEV)

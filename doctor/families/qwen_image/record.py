@@ -144,7 +144,7 @@ QWEN_IMAGE = Family(
     simpletuner=_SIMPLETUNER,
     kohya={"musubi-tuner": _MUSUBI},
     runner=".qwen_image",
-    trained_as="",
+    in_diffusers="",
 )
 EDIT = replace(
     QWEN_IMAGE,
@@ -153,7 +153,7 @@ EDIT = replace(
     edits=Edits(seen=1024**2),
     own=Loader(_COMPONENTS, single_file="Qwen/Qwen-Image-Edit", bare=True, extras=True),
     runner=".qwen_image_edit",
-    simpletuner=replace(_SIMPLETUNER, flavours={"edit-v1": Flavour("Qwen/Qwen-Image-Edit")}, default=""),
+    simpletuner=replace(_SIMPLETUNER, flavours={"edit-v1": Flavour("Qwen/Qwen-Image-Edit")}, default="", taken=False),
     kohya={"musubi-tuner": replace(_MUSUBI, cache="qie")},
     # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
     memory=replace(_MEMORY, dropped="", control_text=1024**2 // 28**2),
@@ -171,6 +171,7 @@ EDIT_PLUS = replace(
             "edit-v3": Flavour("Qwen/Qwen-Image-Edit-2511"),
         },
         default="",
+        taken=False,
     ),
     memory=replace(_MEMORY, dropped="", several_controls=True, control_pixels=1024**2, control_text=384**2 // 28**2),
     packages=(("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),

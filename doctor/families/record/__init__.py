@@ -236,7 +236,7 @@ class SimpleTuner:
 
     `targets` says that flux_lora_target chooses the Linears; else the names of those that a LoRA covers end in one of
     `linears`, where none is named as all of the attention's do. Sizes step by `step` pixels, 0: by as many as is
-    written.
+    written. `taken`: zdoctor's runner takes its runs.
     """
 
     family: str
@@ -245,6 +245,7 @@ class SimpleTuner:
     targets: bool = False
     linears: tuple[str, ...] = ()
     step: int = 64
+    taken: bool = True
 
 
 @dataclass(frozen=True)
@@ -333,8 +334,8 @@ class Family:
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
     components beside the transformer are the same in all of them. `runner` is its module in
-    doctor/train/families (".name"), or another package's. `trained_as` is the name of the record of the same models
-    in diffusers' own class, which zdoctor's runner trains; "" where this record is that, or none is.
+    doctor/train/families (".name"), or another package's. `in_diffusers` is the name of the record of the same models
+    in diffusers' own class, which SimpleTuner and zdoctor's runner open; "" where this record is that, or none is.
     """
 
     name: str
@@ -367,7 +368,7 @@ class Family:
     simpletuner: SimpleTuner | None
     kohya: Mapping[str, Kohya]
     runner: str
-    trained_as: str
+    in_diffusers: str
 
     @property
     def lora_names(self) -> str:

@@ -36,6 +36,6 @@ BLANK = Family(
     simpletuner=None,
     kohya={},
     runner="",
-    trained_as="",
+    in_diffusers="",
 )
 FILES_ALONE = replace(BLANK, overflows=None)

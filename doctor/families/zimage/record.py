@@ -125,7 +125,7 @@ ZIMAGE = Family(
         ),
     },
     runner=".zimage",
-    trained_as="",
+    in_diffusers="",
 )
 # In pixels, of which no more is known than that it is computed alike.
 L2P = replace(

@@ -83,7 +83,7 @@ class FamilyModule(Protocol):
 def family_named(class_name: str) -> FamilyModule | None:
     """The family whose transformer is of this class."""
     record = family_with(class_name)
-    record = family_of_name(record.trained_as) if record.trained_as else record
+    record = family_of_name(record.in_diffusers) if record.in_diffusers else record
     return None if record.own is None else module_of(record)
 
 

@@ -31,6 +31,9 @@ _TARGETS: Mapping[str, tuple[str, ...]] = {
 def refused_network(run: Run, options: Written) -> Iterator[Reason]:
     kind = options.text("lora_type", default="standard").lower()
     target = options.text("flux_lora_target", default="all")
+    family = family_of(run.recipe.architecture)
+    if family.simpletuner is not None and not family.simpletuner.taken:
+        yield "architecture", f"SimpleTuner's configs of {family.title} are not supported"
     if kind == "lycoris":
         yield from refused_lycoris(run, options)
     elif kind == "standard" and _of_flux(run.recipe.architecture):

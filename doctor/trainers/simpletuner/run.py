@@ -175,7 +175,7 @@ def _family(options: Written) -> tuple[str | None, Flavour]:
     """The architecture that is trained, and its flavour; what is not known is taken by its name."""
     name = options.text("model_family").lower()
     members = _members(name)
-    flavour = options.text("model_flavour") or next((m.default for m in members.values()), "")
+    flavour = options.text("model_flavour") or next((m.default for m in members.values() if m.default), "")
     for architecture, member in members.items():
         if flavour in member.flavours:
             return architecture, member.flavours[flavour]

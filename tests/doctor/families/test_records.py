@@ -54,8 +54,8 @@ def test_every_trained_architecture_is_a_family() -> None:
     assert trained() == ("zimage", "flux", "flux_kontext", *of_qwen, "flux2_klein_4b", "flux2_klein_9b")
     names = {"Z-Image": "ZImage", "Flux": "Flux", "Qwen-Image": "QwenImage", "FLUX.2 Klein": "Flux2"}
     assert family_titles() == ", ".join(f"{title} ({name}Transformer2DModel)" for title, name in names.items())
-    own = [family_of(family_of(name).trained_as or name) for name in trained()]
-    assert own == TRAINED and not any(family.trained_as for family in own)
+    own = [family_of(family_of(name).in_diffusers or name) for name in trained()]
+    assert own == TRAINED and not any(family.in_diffusers for family in own)
 
 
 @pytest.mark.parametrize("family", families(), ids=named)

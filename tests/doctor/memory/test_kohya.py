@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from zdoctor.doctor.families import families
+from zdoctor.doctor.families import _FAMILIES as known_families
+from zdoctor.doctor.families import families, family_of
 from zdoctor.doctor.families.record.steps import mined_tables
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import HOST_BASE
 from zdoctor.doctor.memory.fitting import fitting
 from zdoctor.doctor.memory.phases import OFFLOADING
-from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
+from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Unknown
 from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.trainers.read import read_config
 
@@ -27,6 +28,11 @@ FLUX = """accelerate launch --mixed_precision bf16 flux_train_network.py --mixed
 ZIMAGE = """accelerate launch --mixed_precision bf16 zimage_train_network.py --mixed_precision bf16 \\
   --dit zi.safetensors --vae ae.safetensors --text_encoder qwen.safetensors --dataset_config d.toml --sdpa \\
   --network_module networks.lora_zimage --network_dim 16 --gradient_checkpointing --output_dir o --output_name n"""
+
+QWEN_IMAGE = """accelerate launch --mixed_precision bf16 qwen_image_train_network.py --mixed_precision bf16 \\
+  --dit q.safetensors --vae v.safetensors --text_encoder t.safetensors --dataset_config d.toml --xformers \\
+  --network_module networks.lora_qwen_image --network_dim 16 --gradient_checkpointing --output_dir o \\
+  --output_name n"""
 
 
 def predicted(script: str) -> Memory | Unknown:
@@ -49,6 +55,33 @@ def test_flux_fits_the_cards_that_the_trainer_says(swapped: int, card: int) -> N
     """docs/flux_train_network.md of sd-scripts: what to set for a card of so many GB."""
     peak = known(f"{FLUX} --blocks_to_swap {swapped}").peak.total / GIB
     assert 0.7 * card < peak < 0.95 * card
+
+
+@pytest.mark.parametrize(
+    ("options", "measured"),
+    [
+        ("", 42),
+        ("--fp8_base --fp8_scaled", 30),
+        ("--fp8_base --fp8_scaled --blocks_to_swap 16", 24),
+        ("--fp8_base --fp8_scaled --blocks_to_swap 45", 12),
+    ],
+)
+def test_qwen_image_takes_what_musubi_tuners_guide_measured(
+    options: str, measured: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/qwen_image.md has it of August 2025, when modulation stayed in sixteen bits (0df4bee changed that)."""
+    family = family_of("qwen_image")
+    kohya = family.kohya["musubi-tuner"]
+    assert kohya.memory is not None and not kohya.memory.unscaled
+    before = replace(kohya, memory=replace(kohya.memory, unscaled=r"_mod\."))
+    monkeypatch.setitem(known_families, "qwen_image", replace(family, kohya={"musubi-tuner": before}))
+    script = f"{QWEN_IMAGE} {options}"
+    run = read_config("t.sh", script.encode(), {}).runs[0]
+    dataset = Dataset("datasets/0", "/d", "txt", resolutions=(1024,))
+    run = replace(run, recipe=replace(run.recipe, datasets=(dataset,)))
+    memory = predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+    assert isinstance(memory, Memory), memory
+    assert memory.peak.total / GIB == pytest.approx(measured, rel=0.08)
 
 
 def test_swapped_blocks_wait_in_host_memory_with_their_linears_alone() -> None:

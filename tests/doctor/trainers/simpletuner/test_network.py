@@ -75,6 +75,26 @@ def test_the_flavours_of_qwen_image(flavour: object, architecture: str, base: st
     assert isinstance(predict(run, ModelFolder(base, "absent", None), (), SYSTEM, ()), Memory)
 
 
+@pytest.mark.parametrize(
+    ("flavour", "architecture", "base"),
+    [
+        (..., "flux2_klein_9b in diffusers", "black-forest-labs/FLUX.2-klein-base-9B"),
+        ("klein-4b", "flux2_klein_4b in diffusers", "black-forest-labs/FLUX.2-klein-base-4B"),
+        ("dev", "flux2 in diffusers", "black-forest-labs/FLUX.2-dev"),
+    ],
+)
+def test_the_flavours_of_flux2(flavour: object, architecture: str, base: str) -> None:
+    """HUGGINGFACE_PATHS, DEFAULT_MODEL_FLAVOUR and DEFAULT_LORA_TARGET of flux2/model.py (bc8e6ab7)."""
+    run = run_of({"model_family": "flux2", "model_flavour": flavour})
+    assert (run.recipe.architecture, run.recipe.base_model) == (architecture, base)
+    assert isinstance(predict(run, ModelFolder(base, "absent", None), (), SYSTEM, ()), Memory)
+    names = [f"transformer_blocks.0.{name}" for name in ("attn.to_q", "attn.add_q_proj", "ff.linear_in")]
+    names += [f"single_transformer_blocks.0.attn.{name}" for name in ("to_qkv_mlp_proj", "to_out")]
+    covered = [name for name in names if not re.search(run.recipe.network.excluded, name)]
+    assert covered == [names[0], names[3]]
+    assert "SimpleTuner's configs of FLUX.2" in said({"model_family": "flux2", "model_flavour": flavour})
+
+
 @pytest.mark.parametrize("target", ["all+ffs+embedder", "controlnet", "mine"])
 def test_other_targets_are_refused(target: str) -> None:
     why = said({"model_family": "flux", "model_flavour": "dev", "flux_lora_target": target})
