@@ -159,11 +159,32 @@ class OutputPreservation:
 
 
 @dataclass(frozen=True)
+class ConceptSlider:
+    """The network moves the answer to `target` from `negative` to `positive`, the other way with its sign turned.
+
+    By `strength` times the way between their own answers; that to `anchor` stays, None: nothing is anchored.
+    """
+
+    positive: str = ""
+    negative: str = ""
+    target: str = ""
+    anchor: str | None = None
+    strength: float = 3.0
+    anchor_strength: float = 1.0
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Every prompt that the model is asked with."""
+        return self.positive, self.negative, self.target, *([] if self.anchor is None else [self.anchor])
+
+
+@dataclass(frozen=True)
 class Loss:
     """What the prediction is compared with, and how much each difference counts.
 
     `embedded_guidance` is what a model with such an input is told. With `balanced_masks` the loss of a masked picture
-    is as large as another's. `background_weight` is that of an unchanged answer outside the mask.
+    is as large as another's. `background_weight` is that of an unchanged answer outside the mask. Where there is a
+    `slider`, captions have no say.
 
     "huber" and "smooth_l1" are squares up to about `threshold`. By its schedule that is the same at all noise levels,
     falls with them ("exponential"), or follows the ratio of signal to noise ("snr"); then it is multiplied by
@@ -180,6 +201,7 @@ class Loss:
     guidance: GuidanceTarget | None = None
     differential_guidance: float | None = None
     preservation: OutputPreservation | None = None
+    slider: ConceptSlider | None = None
     balanced_masks: bool = True
     background_weight: float | None = None
 

@@ -159,6 +159,8 @@ def prompts_to_encode(
     pairs += [(item, text) for item, text in kept if text is not None]
     if (blank := recipe.loss.guidance) is not None:
         pairs += [(item, blank.prompt) for item in items]
+    if recipe.loss.slider is not None:
+        pairs += [(item, text) for item in items for text in recipe.loss.slider.prompts]
     found: list[Prompt] = [prompt_of(text, item) for item, text in pairs]
     for prompt, item in zip(
         recipe.validation.painted, edited or [None] * len(recipe.validation.painted), strict=True

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...model.recipe import Recipe
+from ...model.recipe import ConceptSlider, Recipe
 from ..dataset.training_items import TrainingItem, caption_at
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
@@ -19,7 +19,7 @@ from ..encode.loss_masks import LossMasks, with_mean_one
 from ..encode.text_embeddings import Prompt, TextEmbeddings, prompt_of
 from ..families import family_of
 from ..network.lora import Network
-from .loss import background_losses, guidance_scales, guided_target, preserved_prompt, sample_losses
+from .loss import background_losses, guidance_scales, guided_target, like, preserved_prompt, sample_losses
 from .timestep_sampling import sample_timesteps
 
 
@@ -70,6 +70,9 @@ class FlowMatchingLoss:
         """
         batch = self._draw(index, items)
         if batch is None:
+            return
+        if self.loss.slider is not None:
+            yield from self._slider_losses(batch, self.loss.slider)
             return
         loss = self._sample_losses(batch).sum()
         most = self.loss.max_loss
@@ -158,6 +161,42 @@ class FlowMatchingLoss:
                 before = self._predict(batch, prompts)
             change = (self._predict(batch, prompts) - before).square().mean(dim=(1, 2, 3)).sum()
             yield batch.share * self.loss.preservation.weight * change
+
+    def _slider_losses(self, batch: _Batch, slider: ConceptSlider) -> Iterator[Tensor]:
+        """How far the answer to the target is from where the slider's two ends are to move it, as in ai-toolkit.
+
+        Each end counts twice there: once as what is enhanced, once as what is erased.
+        """
+
+        def answer(prompt: str) -> Tensor:
+            return self._predict(batch, [prompt] * len(batch.items))
+
+        def miss(prompt: str, goal: Tensor) -> Tensor:
+            return batch.share / 3.0 * (answer(prompt) - goal).square().mean(dim=(1, 2, 3)).sum()
+
+        with self.base_only():
+            positive, neutral, negative = map(answer, (slider.positive, slider.target, slider.negative))
+            before = None if slider.anchor is None else answer(slider.anchor)
+        push = slider.strength * (positive - negative)
+        for sign in (1.0, -1.0):
+            goal = like(neutral + sign * push, neutral)
+            with self._turned(sign):
+                yield 2.0 * miss(slider.target, goal)
+                if slider.anchor is not None and before is not None:
+                    yield slider.anchor_strength * miss(slider.anchor, before)
+
+    @contextmanager
+    def _turned(self, sign: float) -> Iterator[None]:
+        """Runs the block with the network at this strength."""
+        modules: list[Any] = list(self.network.values())
+        scales = [module.scale for module in modules]
+        for module, scale in zip(modules, scales, strict=True):
+            module.scale = sign * scale
+        try:
+            yield
+        finally:
+            for module, scale in zip(modules, scales, strict=True):
+                module.scale = scale
 
     def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
         prompts = [prompt_of(text, item) for text, item in zip(captions, batch.items, strict=True)]

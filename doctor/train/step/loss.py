@@ -51,6 +51,12 @@ def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: 
     return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
 
 
+def like(value: Tensor, other: Tensor) -> Tensor:
+    """Returns `value` with the mean and deviation of `other`, each over all of the batch."""
+    even = (value - value.mean()) / (value.std() + 1e-8)
+    return even * other.std() + other.mean()
+
+
 def sample_losses(loss: Loss, guess: Tensor, target: Tensor, mask: Tensor | None, t: Tensor) -> Tensor:
     """Returns the mean loss of each sample, b, at its noise level `t`; a mask (b x 1 x h x w) weighs it."""
     value = LOSSES[loss.type](guess - target, thresholds(loss, t).view(-1, 1, 1, 1).to(guess.device))

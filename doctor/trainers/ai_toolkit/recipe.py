@@ -12,7 +12,7 @@ from ...configs.written import Setting, Written, fields_of
 from ...families import family_of
 from ...model.datasets import CaptionDraw, Dataset
 from ...model.field_names import with_fields
-from ...model.recipe import GuidanceTarget, OutputPreservation, Recipe
+from ...model.recipe import ConceptSlider, GuidanceTarget, OutputPreservation, Recipe
 from .samples import samples_of
 
 # Each was a switch is_… of its own.
@@ -139,6 +139,8 @@ _KEYS_OF_DATASET = {
     "resolutions": "resolution",
     "control_folders": "control_path",
 }
+# The process that trains a concept slider.
+SLIDER = "concept_slider"
 # The two kinds of output preservation.
 CLASS, BLANK = "diff_output_preservation", "blank_prompt_preservation"
 
@@ -260,6 +262,7 @@ def _loss(w: Written) -> dict[str, Any]:
         "loss.guidance": _guidance(w),
         "loss.differential_guidance": apart if w.flag("train/do_differential_guidance") else None,
         "loss.preservation": _preservation(w),
+        **({"loss.slider": _slider(w), "loss.embedded_guidance": 1.0} if w.text("type") == SLIDER else {}),
         "loss.background_weight": background if w.flag("train/inverted_mask_prior") else None,
     }
 
@@ -275,6 +278,18 @@ def _guidance(w: Written) -> GuidanceTarget | None:
         prompt=str(w.raw("train/unconditional_prompt") or ""),
         zero=w.flag("train/do_guidance_loss_cfg_zero"),
         fading=w.raw("train/guidance_loss_schedule") == "sigma",
+    )
+
+
+def _slider(w: Written) -> ConceptSlider:
+    own = w.below("slider")
+    return ConceptSlider(
+        positive=own.text("positive_prompt"),
+        negative=own.text("negative_prompt"),
+        target=own.text("target_class"),
+        anchor=own.text("anchor_class") if own.has("anchor_class") else None,
+        strength=own.number("guidance_strength", default=3.0),
+        anchor_strength=own.number("anchor_strength", default=1.0),
     )
 
 

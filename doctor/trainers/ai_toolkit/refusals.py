@@ -17,7 +17,7 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES, PLUS
+from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES, PLUS, SLIDER
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"
@@ -46,6 +46,8 @@ _IDLE = ("guidance", "sample", "first_sample", "train/validation_config")
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
     """The run with what zdoctor's runner would not obey; its words are the runner's own."""
+    if run.process_type == SLIDER and run.recipe.loss.slider is not None and run.setting("network/type"):
+        run = replace(run, kind="lora")  # a LoRA of another target
     w = Written(run.settings, read=set(run.read))
     refused = [reason for part in _PARTS for reason in part(run, w)]
     found = known(run, schema)
@@ -164,11 +166,24 @@ def _lacking(run: Run, w: Written) -> Iterator[Reason]:
     """What the runner does not have."""
     recipe = run.recipe
     for key, what in {**_LACKING, **family_of(recipe.architecture).ai_toolkit.switches}.items():
-        if w.raw(key):
+        if w.raw(key) and not (key == "slider" and recipe.loss.slider is not None):
             yield key, f"{_capital(what)} is not supported"
     if recipe.unload_text_encoder and not recipe.cache_text_embeddings:  # else each caption counts, from the cache
         told = "unload_text_encoder without cache_text_embeddings, which ignores captions, is not supported"
         yield "unload_text_encoder", told
+
+
+def _slider(run: Run, w: Written) -> Iterator[Reason]:
+    loss, datasets = run.recipe.loss, run.recipe.datasets
+    if loss.slider is None:
+        return
+    if run.recipe.network.type not in ("lora", "lokr"):
+        yield "network/type", "A concept slider is a LoRA or LoKr; another network has no other sign"
+    if not loss.slider.target or loss.slider.positive == loss.slider.negative:
+        yield "slider", "A concept slider needs target_class, and a positive_prompt other than its negative_prompt"
+    others = loss.guidance, loss.preservation, loss.differential_guidance, loss.background_weight
+    if any(one is not None for one in others) or any(d.mask_folder or d.alpha_mask or d.prior_reg for d in datasets):
+        yield "slider", "A concept slider has a target of its own: masks, guidance and preservation have no say in it"
 
 
 def _preservation(run: Run, w: Written) -> Iterator[Reason]:
@@ -228,4 +243,4 @@ def _capital(what: str) -> str:
     return what if "_" in what.split()[0] else what[0].upper() + what[1:]
 
 
-_PARTS = (_network, _updates, _storage, _push, _levers, _datasets, _lacking, _preservation, _bounds, _types)
+_PARTS = (_network, _updates, _storage, _push, _levers, _datasets, _lacking, _slider, _preservation, _bounds, _types)
