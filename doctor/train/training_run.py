@@ -66,8 +66,9 @@ def run_training(job: Job) -> TrainResult:
         return done
     for note in explain(job.run):
         job.progress.note(note)
+    repository = ""
     if job.recipe.checkpoints.push_to and job.ranks.is_first:
-        claim_repository(job.recipe.checkpoints, job.progress.note)
+        repository = claim_repository(job.recipe.checkpoints, job.progress.note)
     how = job.recipe.network
     covered = _covered(job, base)
     start = {} if state else read_initial_weights(how, covered, base.family.RECORD)
@@ -95,8 +96,8 @@ def run_training(job: Job) -> TrainResult:
             RankLoop(job, trainer, preview, identity, examples.held).follow()
             return cast(TrainResult, job.ranks.broadcast(None))
         result = _trained(job, place, trainer, preview, identity, examples.held, state is not None)
-    if job.recipe.checkpoints.push_to and result.stopped == "finished":
-        push(job.recipe.checkpoints, Path(result.lora), [Path(file) for file in result.samples], job.progress.note)
+    if repository and result.stopped == "finished":
+        push(repository, Path(result.lora), [Path(file) for file in result.samples], job.progress.note)
     job.progress.close()
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
 

@@ -125,6 +125,8 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
                 "mask_padding": w.flag("apply_t5_attn_mask"),
                 "latent_mean": of_trainer is not None and of_trainer.mode,
                 "network": network_of(run, w),
+                "checkpoints.push_to": w.text("huggingface_repo_id"),
+                "checkpoints.push_private": w.text("huggingface_repo_visibility") != "public",
                 "text_encoder_quantization": text_quantization,
                 "gradient_checkpointing": recipe.offload.gradient_checkpointing or swapped > 0,
                 "offload.share": share if swapped > 0 else None,

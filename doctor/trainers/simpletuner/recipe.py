@@ -158,6 +158,7 @@ def as_trained(run: Run, options: Written) -> Run:
                 "ema.interval": interval if recipe.ema.use else 1,
                 "ema.warmup": warmup if recipe.ema.use else None,
                 "logging": _logging(run, options),
+                **_pushed(options),
             },
         ),
     )
@@ -181,6 +182,13 @@ def _logging(run: Run, options: Written) -> Logging:
         run_name=options.text("tracker_run_name", default=run.name),
         every=1,
     )
+
+
+def _pushed(options: Written) -> dict[str, Any]:
+    if not options.flag("push_to_hub"):
+        return {}
+    name = options.text("hub_model_id") or options.text("tracker_project_name", default="simpletuner-training")
+    return {"checkpoints.push_to": name, "checkpoints.push_private": options.flag("model_card_private")}
 
 
 def _epochs(options: Written) -> int:

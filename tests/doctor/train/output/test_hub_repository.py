@@ -16,6 +16,9 @@ from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import TrainError
+from zdoctor.tests.doctor.trainers.kohya.runs import run_of as kohya
+from zdoctor.tests.doctor.trainers.kohya.runs import trained
+from zdoctor.tests.doctor.trainers.simpletuner.runs import trained as simpletuner
 from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, put, run_of
 
 from ..patient import Recorder, go, run_with
@@ -111,6 +114,15 @@ def test_a_push_that_fails_leaves_the_lora(hub: Receiver, tiny: Path, circles: P
     result = go(run_with(steps=1, checkpoints=PUSHED), tiny, circles, tmp_path, progress=progress)
     assert Path(result.lora).is_file() and result.stopped == "finished"
     assert any(f"Type: hf upload acme/circles {result.lora}" in note for note in progress.notes)
+
+
+def test_what_the_other_trainers_call_it() -> None:
+    saved = simpletuner({"push_to_hub": True, "hub_model_id": "cat", "model_card_private": True}).recipe.checkpoints
+    assert (saved.push_to, saved.push_private) == ("cat", True)
+    assert simpletuner({"hub_model_id": "cat"}).recipe.checkpoints.push_to == ""
+    for visibility, private in (({}, True), ({"huggingface_repo_visibility": "public"}, False)):
+        saved = trained(kohya(options={"huggingface_repo_id": "me/cat", **visibility})).recipe.checkpoints
+        assert (saved.push_to, saved.push_private) == ("me/cat", private)
 
 
 def test_whose_config_asks_for_it() -> None:

@@ -51,7 +51,6 @@ from .runs import run_of, said
         ({"t5xxl_max_token_length": 256}, "t5xxl_max_token_length"),
         ({"validation_split": 0.1}, "validation_split 0.1"),
         ({"deepspeed": True}, "deepspeed true"),
-        ({"huggingface_repo_id": "me/lora"}, "huggingface_repo_id me/lora"),
         (
             {"save_every_n_steps": 10, "save_every_n_epochs": 1, "save_last_n_epochs": 2},
             "Saves of epochs beside save_every_n_steps",
