@@ -156,4 +156,5 @@ def _named(id: str, rules: dict[str, Rule]) -> str:
 
 def _documented(text: str) -> str:
     """Text of a docstring, its backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", _said(" ".join(text.split())))
+    told = "</p><p>".join(map(_said, words.paragraphs(text)))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", told)

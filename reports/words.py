@@ -206,6 +206,11 @@ def sections(rule: Rule) -> Iterator[tuple[str, str]]:
     yield from ((name, text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True))
 
 
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs of a docstring, each in one line; they are translated one by one."""
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
 def own_trainer(report: Report) -> str:
     """That zdoctor's own trainer does without what the errors are about, or what keeps it alone from starting."""
     if report.held_back and not report.errors and not report.crashed:

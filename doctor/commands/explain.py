@@ -22,7 +22,7 @@ from ..model.crashes import Comparison, Explanation, Signature
 from ..model.findings import HERE
 from ..model.said import said
 from ..model.shell import quoted
-from ..rules import Rule, all_rules, cures_of, select
+from ..rules import Rule, all_rules, select
 from . import console
 from .config_argument import config_argument, format_argument
 from .rules import measured
@@ -67,28 +67,32 @@ def _rule(word: str, format: str) -> int:
         console.emit(rules_json.render(named, measured(), __version__))
         return 0
     for rule in named:
-        console.show(_page(rule))
+        console.show(page(rule))
     return 0
 
 
-def _page(rule: Rule) -> Iterator[Line]:
+def page(rule: Rule) -> Iterator[Line]:
+    """What is known of a rule: its docstring, paragraph by paragraph, and how often it was wrong."""
     yield [("bold", f"{rule.id} {rule.name} ({said(rule.severity)})")]
-    repairs = f"Repairs: {', '.join(map(said, cures_of(rule.id))) or said('none')}"
-    for part in (*_PARTS.split(rule.doc), repairs, *_precision(rule.id)):
+    for part in _PARTS.split(rule.doc):
         whole = " ".join(part.split())
         heading, colon, text = whole.partition(": ")
         yield [("", "")]
         yield Wrapped(text, f"{said(heading)}: ") if colon and heading.isalpha() else Wrapped(whole, "")
+    for text in _precision(rule.id):
+        yield from ([("", "")], Wrapped(text, f"{said('Measured')}: "))
     yield [("", "")]
 
 
 def _precision(rule: str) -> Iterator[str]:
     if told := measured().get(rule):
         errors, false, configs = told["errors"], told["false"], told["configs"]
-        measured_on = f"Measured: {errors} errors on {configs} configs found outside, {false} of them false"
-        measured_on += ", after rules were mended by what these showed (docs/measurements.md names the false ones)."
-        first = f"{told['unseen_errors']} errors, {told['unseen_false']} of them false"
-        yield f"{measured_on} On the last {told['unseen_configs']}, before anything was mended by them: {first}."
+        last, unseen, wrong = told["unseen_configs"], told["unseen_errors"], told["unseen_false"]
+        yield (
+            f"{errors} errors on {configs} configs found outside, {false} of them false, after rules were "
+            "mended by what these showed (docs/measurements.md names the false ones). On the last "
+            f"{last}, before anything was mended by them: {unseen} errors, {wrong} of them false."
+        )
 
 
 def _log(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ ARGPARSE = (
     *("argument {name}: invalid choice: {value} (choose from {known})", "argument {name}: {problem}"),
     *("argument {name}: not allowed with argument {other}", "one of the arguments {names} is required"),
 )
-HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature")
+HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature", "Measured")
 
 
 def of_registries() -> Iterator[tuple[str, str, str]]:
@@ -40,7 +40,7 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
         yield "explain", rule.title, f"{rule.id} {rule.name}"
         for name, text in words.sections(rule):
             if name not in ("Upstream", "Signature"):
-                yield "explain", " ".join(text.split()), f"{rule.id} {name}"
+                yield from (("explain", part, f"{rule.id} {name}") for part in words.paragraphs(text))
     for failure in known():
         texts = (failure.cause, failure.do, failure.avoid)
         yield from (("crash", text, failure.source) for text in texts if text)
