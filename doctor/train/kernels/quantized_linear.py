@@ -167,6 +167,13 @@ class QuantizedLinear(nn.Module):
         self.multiply = partial(_multiply, keeps_matrix=True)
 
     def weight(self) -> Tensor:
-        if self.scale.dim() == 2:
-            return dequantize_nf4(self.codes, self.scale, self.in_features, torch.float32)
-        return self.codes.float() * self.scale[:, None]
+        codes, scale = put_together(self.codes), put_together(self.scale)
+        if scale.dim() == 2:
+            return dequantize_nf4(codes, scale, self.in_features, torch.float32)
+        return codes.float() * scale[:, None]
+
+
+def put_together(value: Tensor) -> Tensor:
+    """Returns a parameter as a whole, of which FSDP2 may keep only some rows here."""
+    gather: Callable[[], Tensor] | None = getattr(value, "full_tensor", None)
+    return value if gather is None else gather()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..kernels.quantized_linear import QuantizedLinear
+from ..kernels.quantized_linear import QuantizedLinear, put_together
 from ..weights.materialize import device_of
 from ..weights.training_adapter import LoraDelta
 
@@ -106,7 +106,7 @@ def frozen_weight(base: nn.Module) -> Tensor:
         return weight
     if isinstance(base, QuantizedLinear):
         return base.weight()
-    return base.get_parameter("weight").float()
+    return put_together(base.get_parameter("weight")).float()
 
 
 def bias_of(base: nn.Module) -> Tensor | None:

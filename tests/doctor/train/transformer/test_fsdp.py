@@ -152,9 +152,9 @@ def encoded(run: Run, model: Path, images: Path, output: Path) -> None:
     shutil.copytree(folder / ".cache", output / ".cache")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("zimage", "int8"), ("flux", "none")])
+@pytest.mark.parametrize(("name", "kind", "network"), [("zimage", "int8", "lora"), ("flux", "none", "dora")])
 def test_a_run_is_the_same_with_a_shared_base(
-    tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Quantization
+    tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Quantization, network: str
 ) -> None:
     """Stopped by Ctrl-C in one of two processes after two steps, it goes on in a single one."""
     model, merged = (tiny, adapter) if name == "zimage" else (flux, None)
@@ -162,6 +162,7 @@ def test_a_run_is_the_same_with_a_shared_base(
         RUN,
         architecture=name,
         precision={"quantization": kind},
+        network={"type": network},
         offload={"gradient_checkpointing": kind == "int8"},
         name=name,
     )
