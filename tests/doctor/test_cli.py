@@ -394,7 +394,8 @@ def test_a_fix_says_where_the_errors_are_that_it_has_no_repair_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text(Path(KAGGLE[0]).read_text(encoding="utf-8"), encoding="utf-8")
+    text = Path(KAGGLE[0]).read_text(encoding="utf-8").replace("/kaggle", tmp_path.as_posix())
+    config.write_text(text, encoding="utf-8")
     assert run("fix", str(config), "--select", "TRN001,PTH004") == 1
     said = capsys.readouterr().out
     assert "Left to you:" in said and f"next: zdoctor check {config}" in said
