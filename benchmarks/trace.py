@@ -115,9 +115,15 @@ class Setting(NamedTuple):
     is_old: bool = False
 
 
+def _is_given_images(architecture: str) -> bool:
+    """Whether nobody trains it without control images."""
+    edits = family_of(architecture).edits
+    return edits is not None and not edits.at_most
+
+
 def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
     """A runner's step on an old card is one in float16 on 8 bits."""
-    edits = family_of(architecture).edits
+    edits = _is_given_images(architecture)
     controls = (1, 2) if architecture == "qwen_image_edit_plus" else (1,) if edits else (0,)
     if full:
         for again, size, count in ((True, 1024, 1), (True, 512, 2), (False, 512, 1)):
@@ -165,7 +171,7 @@ def run_of(one: Setting) -> Run:
 
 def settings_of_kohya(name: str) -> Iterator[Setting]:
     architecture = OF_KOHYA[name][0]
-    controls = int(family_of(architecture).edits)
+    controls = int(_is_given_images(architecture))
     for size, count, rank, again, quantized in product((512, 1024), (1, 2), (16, 96), (True, False), (True, False)):
         if (size, count, again) != (1024, 2, False):  # which nobody trains
             yield Setting(architecture, name, size, count, rank, quantized, again, controls)

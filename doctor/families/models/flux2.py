@@ -9,7 +9,7 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import AiToolkit, Family, Kohya, KohyaMemory, Loader, Memory, Origin
+from ..record import AiToolkit, Edits, Family, Kohya, KohyaMemory, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import by_ratio
 from ..record.mined import mined_class, mined_tensors
@@ -111,6 +111,7 @@ FLUX2 = replace(
     base_version="flux2",
     blocks=_BLOCKS,
     quantized_blocks=_BLOCKS,
+    edits=Edits(most=3, pixels=1024**2, at_most=True),
     guided=True,
     published=_published("Mistral3ForConditionalGeneration", MISTRAL_SMALL),
     memory=_MEMORY,

@@ -8,7 +8,7 @@ from typing import Any
 from ...model.record import replace
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner, Tokenizer
+from ..record import Edits, Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -140,6 +140,7 @@ KLEIN_4B = replace(
     blocks=_BLOCKS,
     lora_blocks=_BLOCKS,
     quantized_blocks=_BLOCKS,
+    edits=Edits(most=3, pixels=1024**2, at_most=True),
     guided=False,
     simpletuner=replace(_SIMPLETUNER, flavours={"klein-4b": Flavour(_4B)}),
     scheduler=_scheduler,

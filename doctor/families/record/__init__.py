@@ -177,12 +177,14 @@ class Memory:
 class Edits:
     """How a model that edits pictures is given what it edits: at most `most` control images for a picture.
 
-    Each is cut as its picture or, with `pixels`, has as many in a shape of its own. With `seen` the text encoder
-    looks at them, in so many pixels, and no prompt is read without one.
+    Each is cut as its picture or, with `pixels`, has as many in a shape of its own, `at_most` so many where it may
+    keep its own size. With `seen` the text encoder looks at them, in so many pixels, and no prompt is read without
+    one.
     """
 
     most: int = 1
     pixels: int = 0
+    at_most: bool = False
     seen: int = 0
 
 

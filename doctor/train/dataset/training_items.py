@@ -106,6 +106,8 @@ class TrainingItem:
         """The control images of this item, cut and mirrored as it or each whole in its own shape."""
         if self.edits is None or not self.edits.pixels:
             return tuple(replace(self, picture=one) for one in self.picture.controls)
+        if self.edits.at_most and not self.matched:
+            return tuple(at_most(one, self.edits.pixels) for one in self.picture.controls)
         pixels = self.width * self.height if self.matched else self.edits.pixels
         return tuple(in_pixels(one, pixels) for one in self.picture.controls)
 
@@ -137,6 +139,13 @@ def in_pixels(picture: DatasetImage, pixels: int) -> TrainingItem:
     """A control image in about so many pixels and its own shape; 0: as it is."""
     size = sides_of(pixels, picture.width / picture.height) if pixels else (picture.width, picture.height)
     return TrainingItem(picture, *size, "", "", 0.0, scaled=size, resampling="lanczos")
+
+
+def at_most(picture: DatasetImage, pixels: int) -> TrainingItem:
+    """A control image in its own size, made smaller where it has more pixels; cut to steps of 16, as of FLUX.2."""
+    share = min(1.0, math.sqrt(pixels / (picture.width * picture.height)))
+    width, height = (max(16, int(side * share) // 16 * 16) for side in (picture.width, picture.height))
+    return TrainingItem(picture, width, height, "", "", 0.0, resampling="lanczos")
 
 
 def read_training_items(

@@ -65,22 +65,31 @@ def predict(
     guidance: float = 1.0,
     controls: Sequence[Tensor] = (),
 ) -> Tensor:
-    """A cell has four ids: which image, row, column, and of the prompt which token."""
+    """A cell has four ids: which image (0, and of control images 10, 20, …), row, column, and of the prompt which
+    token.
+    """
     height, width = noisy.shape[2:]
+    images = [noisy, *(one.to(noisy) for one in controls)]
     states = torch.stack([text["states"] for text in texts]).to(noisy)
-    cells, tokens = (torch.arange(count) for count in (height * width // 4, states.shape[1]))
-    nothing, none = torch.zeros_like(cells), torch.zeros_like(tokens)
-    columns = width // 2
+    tokens = torch.arange(states.shape[1])
+    none = torch.zeros_like(tokens)
     output = model(
-        hidden_states=packed(noisy),
+        hidden_states=torch.cat([packed(one) for one in images], dim=1),
         encoder_hidden_states=states,
         timestep=t.to(noisy.device, torch.float32),
-        img_ids=torch.stack([nothing, cells // columns, cells % columns, nothing], dim=-1).to(noisy.device),
+        img_ids=torch.cat([_ids(10 * number, one) for number, one in enumerate(images)]).to(noisy.device),
         txt_ids=torch.stack([none, none, none, tokens], dim=-1).to(noisy.device),
         guidance=None,
         return_dict=False,
     )[0]
-    return unpacked(output.float(), height, width)
+    return unpacked(output[:, : height * width // 4].float(), height, width)
+
+
+def _ids(image: int, latent: Tensor) -> Tensor:
+    rows, columns = (side // 2 for side in latent.shape[2:])
+    cells = torch.arange(rows * columns)
+    nothing = torch.zeros_like(cells)
+    return torch.stack([nothing + image, cells // columns, cells % columns, nothing], dim=-1)
 
 
 def mu(cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:

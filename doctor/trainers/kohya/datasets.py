@@ -60,7 +60,8 @@ def _musubi(run: Run, dataset: Dataset, own: Written) -> Iterator[Reason]:
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
-    if family_of(run.recipe.architecture).edits and not dataset.controls:
+    edits = family_of(run.recipe.architecture).edits
+    if edits and not edits.at_most and not dataset.controls:
         yield dataset.key, "Kontext needs the control_directory of each dataset"
 
 

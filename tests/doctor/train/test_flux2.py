@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux2 as family
 from zdoctor.doctor.train.families import packed, scheduler_of, unpacked
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.sampling.preview_samples import edited_samples
 from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
@@ -146,7 +149,30 @@ def test_previews_are_those_of_the_pipeline(flux2: Path, tmp_path: Path, guidanc
         assert max(abs(a - b) for a, b in zip(written.tobytes(), image.tobytes(), strict=True)) <= 1
 
 
-def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
+def test_previews_that_edit_several_images_are_those_of_the_pipeline(
+    flux2: Path, circles: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{number}.png" for number in range(2)]
+    for file, size in zip(files, ((100, 90), (70, 96)), strict=True):
+        Image.open(circles / "1.png").resize(size).save(file)
+    prompt = replace(PROMPT, control=str(files[0]), beside=(str(files[1]),))
+    (item,) = edited_samples(run_with(architecture=NAME, disable_sampling=False, samples=(prompt,)).recipe, 16)
+    assert item is not None and [(one.width, one.height) for one in item.controls] == [(96, 80), (64, 96)]
+    latents = Latents(EncodingCache(tmp_path), VaeFiles(flux2 / "vae", "AutoencoderKLFlux2"))
+    latents.prepare(item.controls, CPU, Progress())
+    controls = [latents.get(one).unsqueeze(0) for one in item.controls]
+    text, negative = embedded(flux2, tmp_path, PROMPT.prompt, "")
+    pipe = pipeline(flux2)
+    ours = sampled(pipe.transformer, flux2, text, negative, 4.0, controls)
+    middle, factor = vae_of(flux2)._scale(ours)
+    theirs = painted(pipe, 4.0, "latent", image=[Image.open(file) for file in files])
+    torch.testing.assert_close(ours / factor + middle, theirs, rtol=1e-3, atol=1e-3)
+    assert (theirs - painted(pipe, 4.0, "latent")).abs().max() > 1e-2
+
+
+def sampled(
+    model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float, controls: Sequence[Tensor] = ()
+) -> Tensor:
     latent = denoise(
         model,
         scheduler_of(family.RECORD, folder, model),
@@ -156,12 +182,13 @@ def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: 
         shrink=8,
         dtype=torch.float32,
         device=CPU,
+        controls=controls,
     )
     assert latent is not None
     return latent
 
 
-def painted(pipe: Any, guidance: float, kind: str) -> Any:
+def painted(pipe: Any, guidance: float, kind: str, **options: Any) -> Any:
     noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
     return pipe(
         prompt=PROMPT.prompt,
@@ -171,6 +198,7 @@ def painted(pipe: Any, guidance: float, kind: str) -> Any:
         guidance_scale=guidance,
         latents=pipe._patchify_latents(noise),
         output_type=kind,
+        **options,
     ).images
 
 
