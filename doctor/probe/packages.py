@@ -89,7 +89,7 @@ def _metadata(world: World, name: str, version: str, place: str) -> Metadata:
         place,
         tuple(line for line in requires if not re.search(r"\bextra\s*==", line)),
         *origin,
-        absent=("METADATA",) if text == b"" or _is_gone(world, text, place) else absent,
+        absent=("METADATA",) if _is_gone(world, text, place) else absent,
         libraries=libraries,
         tags=_tags(world, place),
     )
@@ -105,6 +105,9 @@ def _tags(world: World, place: str) -> tuple[str, ...]:
 
 
 def _is_gone(world: World, text: bytes | Unknown, place: str) -> bool:
+    """Whether it is not there, or is none: each begins with the version of its format."""
+    if isinstance(text, bytes):
+        return b"Metadata-Version:" not in text
     return isinstance(text, Unknown) and world.stat(world.join(place, "METADATA")) is None
 
 

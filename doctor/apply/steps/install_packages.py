@@ -33,6 +33,7 @@ from .needs import Needs, Work
 _COMPILED = "__pycache__"
 _OF_UV = re.compile(r"^uv\s*=", re.M)  # in the pyvenv.cfg of what it made
 _WOULD_INSTALL = re.compile(r"^ [+~] ([\w.-]+)==(\S+)( \(from)?", re.M)  # lines of uv pip install --dry-run
+_CONNECTION = re.compile(r"connection broken by [^\n]*?(?:>|\)|'): ([^'\n]+)'")
 _LOCK = ".lock"  # that uv leaves in each folder that it installs into
 PATIENCE = 10.0  # seconds for an index to say how long a file is
 _SHARED = ("bin", "Scripts", "share", "etc", "include")  # of an environment, by all of its packages
@@ -190,7 +191,9 @@ def run(step: InstallPackages, *words: str) -> str:
     if done.returncode:
         told = re.findall(r"(?:ERROR: |error: )([^\n]*(?:\n {2,}[^\n]*)*)", done.stderr)  # uv breaks lines
         reason = re.sub(r"\s+", " ", told[-1]).replace(" cause: ", ": ") if told else done.stderr.strip()[-300:]
-        raise ApplyError(f"{'uv' if command[0] == 'uv' else 'pip'}: {reason}")
+        cut = _CONNECTION.search(done.stderr)  # pip then says that it found no version
+        reached = f" (the index was not reached: {cut[1]})" if cut else ""
+        raise ApplyError(f"{'uv' if command[0] == 'uv' else 'pip'}: {reason}{reached}")
     return done.stdout or done.stderr
 
 

@@ -130,6 +130,18 @@ def test_what_cannot_be_had_leaves_everything_as_it_was(wanted: str, reason: str
     assert tree(root) == before
 
 
+def test_an_index_that_is_not_reached_is_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip itself says last that it found no version."""
+    nowhere = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+    nowhere |= {"PIP_RETRIES": "1", "UV_CONFIG_FILE": os.devnull, "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    for name, value in {**nowhere, "UV_HTTP_RETRIES": "0"}.items():
+        monkeypatch.setenv(name, value)
+    before = tree(root)
+    with pytest.raises(ApplyError, match=r"Connection refused.*Everything is as before"):
+        apply(plan(root, "gamma"), state=tmp_path / "state")
+    assert tree(root) == before
+
+
 def test_a_stop_in_the_middle_leaves_everything_as_it_was(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
