@@ -32,6 +32,7 @@ def lokr_rank(network: Network) -> int | None:
 def described(network: Network) -> str:
     """What must be the same for a state to fit: rank and alpha of a LoRA, or the factors of a LoKr."""
     without = f", without {network.excluded}" if network.excluded else ""
+    without += f", whole {network.full}" if network.full else ""
     more = ", with the refiners" if network.refiners else ""
     if network.type != "lokr":
         kind = "" if network.type == "lora" else f" ({TITLES[network.type]})"
@@ -93,6 +94,10 @@ def _oft_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
     return {"oft_blocks": (network.rank, size, size)}
 
 
+def _full_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
+    return {"diff": (out, inputs)}  # and the bias, where it has one
+
+
 # The kinds of networks: what each trains on a Linear, as LyCORIS and diffusers name it in a file.
 SHAPES: Mapping[str, Callable[[Network, str, int, int], Shapes]] = {
     "lora": _lora_shapes,
@@ -100,11 +105,17 @@ SHAPES: Mapping[str, Callable[[Network, str, int, int], Shapes]] = {
     "lokr": _lokr_shapes,
     "loha": _loha_shapes,
     "oft": _oft_shapes,
+    "full": _full_shapes,
 }
 TITLES = {"lora": "LoRA", "dora": "DoRA", "lokr": "LoKr", "loha": "LoHa", "oft": "OFT"}
 MAGNITUDE = "lora_magnitude_vector"
 # The matrix that takes the scale of a network in, so that its file is used at scale 1.
 SCALED = ("lora_B.weight", "hada_w1_a", "lokr_w2_a")
+
+
+def kind_at(network: Network, name: str) -> str:
+    """Which kind of network the Linear `name` gets."""
+    return "full" if network.full and re.search(network.full, name) else network.type
 
 
 def file_prefix(network: Network, prefix: str) -> str:
@@ -136,11 +147,10 @@ def target_linears(
 
 def network_shapes(network: Network, linears: Linears) -> dict[str, tuple[int, ...]]:
     """The shapes of what is trained, by the names that a saved file has after its prefix."""
-    shapes = SHAPES.get(network.type, _lora_shapes)
     return {
         f"{name}.{part}": shape
         for name, (out, inputs) in linears.items()
-        for part, shape in shapes(network, name, out, inputs).items()
+        for part, shape in SHAPES.get(kind_at(network, name), _lora_shapes)(network, name, out, inputs).items()
     }
 
 

@@ -59,6 +59,7 @@ class Network:
     `narrowed`: the config chooses among the layers in a way of its own trainer. A LoKr has `lokr_factor` (-1: two
     parts that are most alike) but for Linears in whose name a part of `lokr_factors` is. A begins with normal numbers
     of `start_deviation`, 0: with uniform ones. An OFT has `rank` blocks, and `alpha` is its constraint.
+    Linears that `full`, a pattern of their names, finds are trained as a whole instead.
     The network begins with the weights of the file `initial_weights`, "": at zero.
     """
 
@@ -78,6 +79,7 @@ class Network:
     lokr_factors: Mapping[str, int] = field(default_factory=dict)
     initial_weights: str = ""
     start_deviation: float = 0.0
+    full: str = ""
 
 
 @dataclass(frozen=True)

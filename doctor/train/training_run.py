@@ -20,7 +20,14 @@ from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
-from .network.lora import add_adapter_removal, add_network, lora_targets, read_initial_weights, trainable_parameters
+from .network.lora import (
+    add_adapter_removal,
+    add_network,
+    lora_targets,
+    read_initial_weights,
+    trainable_parameters,
+    whole_layers,
+)
 from .output.checkpoint_files import check_owner, read_state, remove_leftovers
 from .output.hub_repository import claim_repository, push
 from .output.loss_log import LossLog
@@ -110,6 +117,8 @@ def _covered(job: Job, base: BaseModel) -> dict[str, tuple[int, int]]:
     if not covered:
         first = ", ".join(list(every)[:MOST_NAMED])
         raise TrainError(f"The config chooses no layer, so nothing would be trained. There are {first}, ….")
+    if whole := next((name for name in whole_layers(base.model, how) if name not in covered), None):
+        raise TrainError(f"The config trains {whole} as a whole, which is no Linear that the runner trains.")
     count = how.rank if how.type == "oft" else 1
     for name, (outputs, _) in covered.items():
         if outputs % count:

@@ -10,7 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...families.network import SCALED, file_prefix, is_kohya, lokr_factor, lokr_rank, network_shapes, sources
+from ...families.network import (
+    SCALED,
+    file_prefix,
+    is_kohya,
+    kind_at,
+    lokr_factor,
+    lokr_rank,
+    network_shapes,
+    sources,
+)
 from ...families.record import Family
 from ...model import recipe as recipes
 from ...model.start import misfit
@@ -20,6 +29,7 @@ from ..runtime.train_error import TrainError
 from ..weights.materialize import replace_module
 from ..weights.training_adapter import LoraDelta
 from .dora import DoraLinear
+from .full import FullLinear
 from .loha import LohaLinear
 from .lokr import LokrLinear
 from .lora_linear import AdapterRemoval, Dropout, LoraLinear
@@ -48,6 +58,10 @@ def _oft(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: t
     return OftLinear(base, shape, how.rank, how.alpha)
 
 
+def _full(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
+    return FullLinear(base, shape)
+
+
 # What is trained on a Linear, by the kind of network.
 KINDS: Mapping[str, Callable[[nn.Module, Shape, recipes.Network, str, torch.Generator], nn.Module]] = {
     "lora": _lora,
@@ -55,6 +69,7 @@ KINDS: Mapping[str, Callable[[nn.Module, Shape, recipes.Network, str, torch.Gene
     "lokr": _lokr,
     "loha": _loha,
     "oft": _oft,
+    "full": _full,
 }
 
 
@@ -72,12 +87,24 @@ def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False
     }
 
 
+def whole_layers(model: nn.Module, how: recipes.Network) -> list[str]:
+    """Returns the names of the layers with a weight that the config chooses to train as a whole."""
+    blocks = family_of(model).RECORD.targets(refiners=how.refiners)
+    without, whole = (re.compile(pattern or r"(?!)") for pattern in (how.excluded, how.full))
+    return [
+        name.removesuffix(".weight")
+        for name, _ in model.named_parameters()
+        if name.endswith(".weight") and name.split(".", 1)[0] in blocks
+        if whole.search(name.removesuffix(".weight")) and not without.search(name.removesuffix(".weight"))
+    ]
+
+
 def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], how: recipes.Network, seed: int) -> Network:
     """Wraps the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
     generator = torch.Generator().manual_seed(seed)
     network: dict[str, nn.Module] = {}
     for name, shape in shapes.items():
-        network[name] = KINDS[how.type](model.get_submodule(name), shape, how, name, generator)
+        network[name] = KINDS[kind_at(how, name)](model.get_submodule(name), shape, how, name, generator)
         replace_module(model, name, network[name])
     return network
 

@@ -24,6 +24,8 @@ _LEGACY_ARCHITECTURES = {
 }
 # The network_kwargs that choose among the layers by parts of their names, and what all names begin with there.
 CHOOSING, _ROOT = ("ignore_if_contains", "only_if_contains"), "transformer."
+# What they train as a whole.
+FULL = "full_if_contains"
 # A setting of sd-scripts, which zdoctor's runner takes beside them.
 PLUS = "loraplus_lr_ratio"
 NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
@@ -194,7 +196,7 @@ def _sources(w: Written, architecture: str | None) -> dict[str, str]:
 
 def _network(w: Written) -> dict[str, Any]:
     factor = w.raw("network/lokr_factor")
-    left_out, unread = _chosen_layers(w.raw("network/network_kwargs"))
+    left_out, full, unread = _chosen_layers(w.raw("network/network_kwargs"))
     rank = w.whole("network/rank", "network/linear", default=4)
     is_dora = _network_type(w, "network/type", default="lora") == "dora"
     return {
@@ -204,27 +206,29 @@ def _network(w: Written) -> dict[str, Any]:
         "network.excluded": left_out,
         "network.lora_plus_ratio": w.number(f"network/network_kwargs/{PLUS}", default=1.0),
         "network.narrowed": unread,
+        "network.full": full,
         "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
     }
 
 
-def _chosen_layers(kwargs: object) -> tuple[str, bool]:
-    """A pattern of the Linears that network_kwargs leave out, and whether they hold anything but such words.
+def _chosen_layers(kwargs: object) -> tuple[str, str, bool]:
+    """Patterns of the Linears that network_kwargs leave out and of those that they train as a whole, and whether they
+    hold anything but such words.
 
     A layer is called transformer.NAME there; words are looked for anywhere in it.
     """
     if not isinstance(kwargs, dict):
-        return "", bool(kwargs)
-    lists = {name: kwargs.get(name) for name in CHOOSING}
+        return "", "", bool(kwargs)
+    whole = kwargs.get(FULL)
+    lists = {name: kwargs.get(name) for name in CHOOSING} | {FULL: [whole] if isinstance(whole, str) else whole}
     if any(not _are_words(words) for words in lists.values() if words is not None):
-        return "", True
-    without, only = lists.values()
+        return "", "", True
+    without, only, full = lists.values()
     patterns = [_inside(word) for word in without or ()]
     if only is not None:
         patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.')) for word in only) or '(?!)'}))")
-    return "|".join(patterns), any(
-        value is not None for name, value in kwargs.items() if name not in (*CHOOSING, PLUS)
-    )
+    others = any(value is not None for name, value in kwargs.items() if name not in (*CHOOSING, FULL, PLUS))
+    return "|".join(patterns), "|".join(_inside(word.replace("$$", ".")) for word in full or ()), others
 
 
 def _are_words(value: object) -> bool:

@@ -17,7 +17,7 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CHOOSING, CLASS, NETWORK_TYPES, PLUS, SLIDER
+from .recipe import BLANK, CHOOSING, CLASS, FULL, NETWORK_TYPES, PLUS, SLIDER
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"
@@ -74,8 +74,12 @@ def _network(run: Run, w: Written) -> Iterator[Reason]:
     if run.recipe.network.type == "lokr" and factor not in (None, run.recipe.network.lokr_factor):
         yield "network/lokr_factor", f"lokr_factor {factor!r} is neither -1 nor a whole number above 0"
     if run.recipe.network.narrowed:
-        told = f"network_kwargs other than {' and '.join(CHOOSING)}, which are lists of words, are not supported"
+        told = (
+            f"network_kwargs other than {', '.join((*CHOOSING, FULL))}, which are lists of words, are not supported"
+        )
         yield "network/network_kwargs", told
+    if run.recipe.network.full and run.recipe.network.initial_weights:
+        yield "network/pretrained_lora_path", f"pretrained_lora_path does not go with {FULL}"
     ratio, at = run.recipe.network.lora_plus_ratio, f"network/network_kwargs/{PLUS}"
     if ratio != 1.0 and not (0 < ratio < math.inf and type(w.raw(at)) in (int, float)):
         yield at, f"The ratio of LoRA+ {w.raw(at)!r} is no number above 0"

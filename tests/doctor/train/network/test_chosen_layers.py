@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.families.network import target_linears
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.network.full import FullLinear
 from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, run_of
 
 from ..patient import Recorder, go, run_with
@@ -83,3 +86,31 @@ def test_b_learns_faster_where_the_config_says_so(network: dict[str, Any], ratio
     assert run.recipe.network.lora_plus_ratio == ratio and not run.recipe.network.narrowed
     refused = [what for _, what in for_runner(run, schema).refused]
     assert refused == ([why] if why else [])
+
+
+def test_layers_that_are_trained_as_a_whole(tiny: Path, circles: Path, tmp_path: Path) -> None:
+    """ai-toolkit's FullModule: the change of weight and bias, from zero, named diff and diff_b in the file."""
+    words = {"full_if_contains": "adaLN_modulation", "only_if_contains": ["layers.0."]}
+    run = run_of("ai-toolkit", AI_TOOLKIT | {"network": {"type": "lora", "linear": 4, "network_kwargs": words}})
+    assert run is not None and not run.recipe.network.narrowed
+    chosen = {"excluded": run.recipe.network.excluded, "full": run.recipe.network.full}
+    result = go(run_with(steps=2, network=chosen), tiny, circles, tmp_path / "some")
+    tensors = load_file(result.lora)
+    at = "diffusion_model.layers.0.adaLN_modulation.0"
+    assert {key for key in tensors if key.startswith(at)} == {f"{at}.diff", f"{at}.diff_b"}
+    assert all(value.abs().max() > 0 for key, value in tensors.items() if ".diff" in key)
+    assert "diffusion_model.layers.0.attention.to_q.lora_A.weight" in tensors
+    with pytest.raises(TrainError, match=r"trains layers\.0\..*norm.* as a whole, which is no Linear"):
+        go(run_with(network={"full": "norm"}), tiny, circles, tmp_path / "none")
+
+
+def test_a_whole_linear_is_one_with_another_weight() -> None:
+    torch.manual_seed(0)
+    base = nn.Linear(6, 4)
+    whole, x = FullLinear(base, (4, 6)), torch.randn(2, 3, 6)
+    assert torch.equal(whole(x), base(x)) and whole.diff_b is not None
+    nn.init.normal_(whole.diff)
+    nn.init.normal_(whole.diff_b)
+    expected = nn.functional.linear(x, base.weight + whole.diff, base.bias + whole.diff_b)
+    torch.testing.assert_close(whole(x), expected)
+    assert FullLinear(nn.Linear(6, 4, bias=False), (4, 6)).diff_b is None
