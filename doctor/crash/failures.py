@@ -81,7 +81,7 @@ _NAMED = re.compile(rf"(?P<lead>.*?[\]:>|() -] ?|)(?P<type>{NAME})(?:: ?(?P<mess
 _BENIGN = re.compile(r"\b(?:warn|debug|retry|ignor|fall|skip)", re.I)
 # The last words of pip, npm, git and of loggers: a level where a logger writes it, or an error at a line's beginning.
 _LAST_WORDS = re.compile(
-    r"(?:[^\"'`=]{0,120}?(?<![^\s\[|:(,<-])(?:ERROR|CRITICAL|FATAL)(?= *[]|:)>]| - | {2})[]|:)>\s-]*"
+    r"(?:[^\"'`=]{0,120}?(?<![^\s\[|:(,<-])(?:ERROR|CRITICAL|FATAL)(?= *[]|:)>]| -+>? | {2})[]|:)>\s-]*"
     r"|(?:.{0,200}?[{\s,])?\"?level\"?[:=] ?\"?(?:error|critical|fatal)\b[\",\s]*"
     r"|E\d{4} \d\d:\d\d:\d\d\S* +\d+ \S+\] *"
     r"|[^a-z]{0,60}?(?:npm error|(?:error|Error|[Ff]atal(?: error)?):|Error (?=no |in |at )) *)"

@@ -46,7 +46,8 @@ IS_BAR = re.compile(r"it/s\b|s/it\b|\d+%\||\d+/\d+ \[\d|\bloss[\"']?\s*[:=]\s*-?
 # ComfyUI's report names the exception above its traceback, which stands in a block and ends without it.
 _REPORT = re.compile(
     r"^(?P<before>\W*Exception Type:\W*(?P<type>[\w.]+)\W*\n)\W*Exception Message:[* ]*(?P<message>.*)"
-    r"(?:(?P<more>(?:\n(?!#).*){0,40}?)(?P<between>\n+#+ Stack Trace\n+```[^\n]*\n(?:(?!```).*\n){1,400}?)```)?",
+    r"(?:(?P<more>(?:\n(?!#).*){0,40}?)(?P<between>\n+#+ Stack Trace\n+(?:```[^\n]*\n+)?(?:(?!```|#).*\n){1,400}?)"
+    r"(?:```|(?P<last>(?!```|#).*)\Z))?",
     re.M,
 )
 
@@ -137,7 +138,8 @@ def _with_its_end(report: re.Match[str]) -> str:
         return f"{report['before']}{error}"
     rest = " ".join(report["more"].split())
     lines = "\n" * (1 + report["more"].count("\n"))
-    return f"{report['before']}{lines[1:]}{report['between']}{error} {rest}".rstrip()
+    last = f"{report['last']}\n" if report["last"] else ""  # the log was copied only to there
+    return f"{report['before']}{lines[1:]}{report['between']}{last}{error} {rest}".rstrip()
 
 
 def _logged(line: str) -> str:

@@ -163,9 +163,10 @@ def _once(lines: Lines) -> Lines:
 
 
 def _without_doubles(lines: Lines) -> Iterator[tuple[int, str]]:
-    at, last = 0, ""
+    at, last, ended = 0, "", False
     while at < len(lines):
         named = _NAMED_TWICE.match(lines[at])
+        ended = named is not None or (ended and START not in lines[at])
         if named is not None:
             head = named["once"] or _pieces(named["pieces"])
             message, taken = _halved("\n".join([lines[at][named.end() :], *lines[at + 1 : at + MOST_MESSAGE]]))
@@ -173,7 +174,7 @@ def _without_doubles(lines: Lines) -> Iterator[tuple[int, str]]:
         else:
             halves, taken = [_pieces(lines[at].rstrip())], 1
         for half in halves:
-            if half.strip() and half.strip() != last:
+            if (half.strip() or ended) and half.strip() != last:  # a message has empty lines, a traceback none
                 yield lines.numbers[at], half
                 last = half.strip()
         at += taken

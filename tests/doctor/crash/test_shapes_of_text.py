@@ -11,6 +11,7 @@ import pytest
 from zdoctor.doctor.crash import clean, explain, failures
 from zdoctor.doctor.model.crashes import Failure
 
+from .disguises import doubled
 from .shapes import META, OOM, traceback
 from .test_cases import SIGNATURES
 
@@ -229,3 +230,13 @@ def test_comfyuis_report_names_the_exception_above_its_traceback() -> None:
     assert (failure.name, failure.message, len(failure.frames), failure.at) == ("ValueError", "odd and more", 2, 16)
     cut = report.partition("  File")[0]
     assert the_failure(cut).name == "ValueError"
+    amid = report.partition("    return mine")[0]
+    for copied in (amid, amid.replace("```\n", ""), amid.rstrip("\n")):
+        failure = the_failure(copied)
+        assert (failure.name, len(failure.frames)) == ("ValueError", 2)
+
+
+def test_a_message_with_empty_lines_that_two_writers_wrote() -> None:
+    error = "huggingface_hub.errors.GatedRepoError: 401 Client Error.\n\nCannot access gated repo for url https://x.\n"
+    text = doubled(traceback(error.partition("\n")[0], ("/x/run.py", "main", "load()")) + error.partition("\n")[2])
+    assert "Cannot access gated repo" in the_failure(text).message
