@@ -237,6 +237,8 @@ def test_comfyuis_report_names_the_exception_above_its_traceback() -> None:
 
 
 def test_a_message_with_empty_lines_that_two_writers_wrote() -> None:
-    error = "huggingface_hub.errors.GatedRepoError: 401 Client Error.\n\nCannot access gated repo for url https://x.\n"
+    error = (
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error.\n\nCannot access gated repo for url https://x.\n"
+    )
     text = doubled(traceback(error.partition("\n")[0], ("/x/run.py", "main", "load()")) + error.partition("\n")[2])
     assert "Cannot access gated repo" in the_failure(text).message
