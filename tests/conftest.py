@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders of one folder: pytest looks through all that lies beside a temporary folder before it makes another."""
+    above = tmp_path_factory.mktemp("state")
+    return (above / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_state_folder(state_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads or writes the state folder or the kept weights of whoever runs it."""
-    folder = tmp_path_factory.mktemp("state")
+    folder = next(state_folders)
+    folder.mkdir(mode=0o700)
     monkeypatch.setenv("ZDOCTOR_STATE", str(folder))
     monkeypatch.setenv("ZDOCTOR_CACHE", str(folder / "cache"))
     return folder
