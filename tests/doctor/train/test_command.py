@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -55,6 +56,28 @@ def test_green_trains_and_a_second_time_says_it_is_finished(
     assert f"Finished: 3 steps.\nLoRA: {folder}/circles.safetensors\nPage: {folder}/report.html, " in said
     assert main(words) == 0
     assert "Nothing was trained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("written", "also", "words"),
+    [
+        ("network: {type: dora, linear: 4}", "", "The DoRA has diffusers' names"),
+        (
+            "network: {type: lora, linear: 4, network_kwargs: {full_if_contains: [adaLN], loraplus_lr_ratio: 4}}",
+            "slider: {target_class: a circle, positive_prompt: red, negative_prompt: blue}",
+            "Finished: 1 step.",
+        ),
+    ],
+)
+def test_a_config_with_levers_starts_from_the_command(
+    here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str], written: str, also: str, words: str
+) -> None:
+    file = Path(config(tiny, circles, steps=1))
+    text = re.sub(r"network: \{.*?\}", written + (f"\n      {also}" if also else ""), file.read_text())
+    file.write_text(text.replace("diffusion_trainer", "concept_slider") if also else text)
+    assert main(["train", str(file)]) == 0
+    said = capsys.readouterr()
+    assert words in said.out + said.err
 
 
 def test_warnings_are_said_in_words(
