@@ -8,6 +8,7 @@ from math import prod
 from ..doctor.families.tensors import published_size
 from ..doctor.model import Finding, Gpu, Memory, ModelFolder, Phase, Run, System, found
 from ..doctor.model.cards import VISIBLE, listed, taken
+from ..doctor.model.said import AsIs, joined
 from ..doctor.rules import Unestablished, prevents, rule
 
 _GIB = 1 << 30
@@ -111,7 +112,8 @@ def _over_budget(run: Run, memory: Memory) -> Finding:
 
 def _items(phase: Phase) -> str:
     largest = sorted(phase.items.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {_size(size)}" for name, size in largest if size >= _GIB // 100)
+    told = (joined(" ", (name, AsIs(_size(size)))) for name, size in largest if size >= _GIB // 100)
+    return joined(", ", told)
 
 
 def _size(count: int) -> str:

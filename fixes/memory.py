@@ -8,6 +8,7 @@ from math import ceil
 
 from ..doctor.model import Finding, Fix, Host, Memory, Run, System, WriteText
 from ..doctor.model.plans import TRAINING_EFFECTS
+from ..doctor.model.said import joined, listed
 from ..doctor.model.shell import setting
 from ..doctor.rules import repair
 from .edits import value_of
@@ -19,7 +20,7 @@ _WRITTEN = re.compile(r"^[ \t]*memory[ \t]*=[^\r\n#]*", re.M | re.I)
 def choose_another_card(finding: Finding, memory: Memory, system: System) -> Iterator[Fix]:
     """The environment variables that choose a card with room."""
     if (other := memory.elsewhere) is not None:
-        names = " and ".join("=".join(pair) for pair in other.variables)
+        names = listed("=".join(pair) for pair in other.variables)
         title = f"train on {other.device}: set {names} in the terminal that starts the trainer"
         yield Fix(title, (), "show", command=setting(other.variables, system.shell))
 
@@ -36,18 +37,20 @@ def lower_the_peak(finding: Finding, run: Run, memory: Memory) -> Iterator[Fix]:
         lowest, high = step.peak, step.high
         if high <= memory.free:
             shown = {key: str(value).lower() if isinstance(value, bool) else value for key, value in chosen.items()}
-            settings = ", ".join(f"{key} to {value}" for key, value in shown.items())
+            settings = joined(", ", (f"set {key} to {value}" for key, value in shown.items()))
             steps = tuple(value_of(run, key, value) for key, value in chosen.items())
-            title, effect = f"set {settings} (peak {lowest / 2**30:.1f} GiB, computed)", TRAINING_EFFECTS[worst]
-            yield Fix(title, steps, "safe", effect)
+            title = joined(" ", (settings, f"(peak {lowest / 2**30:.1f} GiB, computed)"))
+            yield Fix(title, steps, "safe", TRAINING_EFFECTS[worst])
             return
     if lowest > memory.free:
         why = f"no setting brings the peak below {lowest / 2**30:.1f} GiB (computed)"
     else:
         sizes = [f"{size / 2**30:.1f} GiB" for size in (lowest, high, memory.free)]
-        why = "with all settings the peak is {}, perhaps {} (computed), and {} are free".format(*sizes)
-    do = "close other programs, or use a machine with more memory" if memory.is_host else ""
-    yield Fix(f"{do or f'free memory on {memory.device}, or use one with more'}: {why}", (), "show")
+        peak, perhaps, free = sizes
+        why = f"with all settings the peak is {peak}, perhaps {perhaps} (computed), and {free} are free"
+    on_card = f"free memory on {memory.device}, or use one with more"
+    do = "close other programs, or use a machine with more memory" if memory.is_host else on_card
+    yield Fix(joined(": ", (do, why)), (), "show")
 
 
 @repair("MEM002")

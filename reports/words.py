@@ -124,7 +124,7 @@ def how(fix: Fix) -> str:
 
 
 def titled(fix: Fix) -> str:
-    return f"{fix.title} [{how(fix)}]" if how(fix) else fix.title
+    return filled(f"{{title}} [{how(fix)}]", {"title": fix.title}) if how(fix) else fix.title
 
 
 def alike(findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -75,10 +75,11 @@ def unparsable_config(config: Config) -> Iterator[Finding]:
     if 4 * shown.count("\N{REPLACEMENT CHARACTER}") > len(shown):  # of a binary file no line is worth reading
         shown = ""
     # what a parser says is a clause of its own; everything else is said in sentences
-    begun = {"syntax": "The file does not parse: ", "misread": "The file is taken for another one: "}.get(
-        problem.kind
-    )
-    message = "{problem}" if begun is None else begun + "{problem}."
+    begun = {
+        "syntax": "The file does not parse: {problem}.",
+        "misread": "The file is taken for another one: {problem}.",
+    }.get(problem.kind)
+    message = begun or "{problem}"
     if shown:
         message += "\n  {line} | {shown}"
     if hint:

@@ -125,7 +125,9 @@ def failed(config: Config, problem: Problem) -> Reading:
 def nobodys(config: Config, held: str) -> Problem:
     """What is said of a file in which nothing shows whose config it is; `held` is what it holds."""
     kind = FILES[config.format]
-    said = f"This {kind} is no training config that zdoctor knows{held}."
+    said = f"This {kind} is no training config that zdoctor knows."
+    if held:
+        said = f"This {kind} is no training config that zdoctor knows: it holds {held}."
     return Problem(said, Where(config.path, 1, 1), "foreign")
 
 

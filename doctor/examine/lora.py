@@ -8,7 +8,6 @@ from typing import Any
 
 from ..configs.reading import Reading
 from ..errors import UserError
-from ..families import families
 from ..families.lora_programs import passed_over, programs_of
 from ..model import Config, Facts, LoraValues, Run, Unjudged, Unknown
 from ..model.lora import LORA, Lora
@@ -95,9 +94,8 @@ def _unheld(lora: Lora | Unknown, values: LoraValues | Unknown) -> Iterator[tupl
     if isinstance(lora, Unknown) or not lora.kind:
         return
     if not programs_of(lora.class_name):
-        known = ", ".join(dict.fromkeys(one.title for one in families() if programs_of(one.class_name)))
         model = lora.title or lora.foreign or "a model that has modules of these names"
-        yield "which programs apply it", f"no record of {model}; zdoctor knows what applies those of {known}"
+        yield "which programs apply it", f"no record of {model} says what applies its LoRAs"
     if isinstance(values, LoraValues) and values.unread:
         kinds = ", ".join(sorted({lora.file.tensors[name].dtype for name in values.unread}))
         yield "the numbers", f"{len(values.unread)} tensors are of a type that is not read ({kinds})"

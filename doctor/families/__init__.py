@@ -78,8 +78,7 @@ def family_of(architecture: str | None) -> Family:
 
 def no_record(architecture: str | None) -> str:
     """Why nothing can be said of the files and the memory of a model without a record."""
-    known = ", ".join(dict.fromkeys(family.title for family in families() if family.transformer))
-    return f"no record of {architecture or 'this model'}; zdoctor knows what {known} are made of"
+    return f"no record of {architecture or 'this model'} says what it is made of"
 
 
 def trained() -> tuple[str, ...]:

@@ -53,7 +53,10 @@ class Translation:
 
     def _filled(self, text: Filled) -> str | None:
         """A text whose template is known: that is translated as a text whose places are names."""
-        places_only = not any(map(_has_letters, template(text.template).pieces))
+        pieces = template(text.template).pieces
+        if not any(pieces):  # one place, for a text of its own
+            return None
+        places_only = not any(map(_has_letters, pieces))
         made = text.template if places_only else None if "{{" in text.template else self._of(text.template.strip())
         if made is None:
             return None
@@ -63,7 +66,7 @@ class Translation:
         """A finished text: as a whole, else sentence by sentence, else by what separates its parts."""
         if text not in self.known:
             unknown = len(text) > LONGEST or not _has_letters(text)
-            ways = (self._whole, self._led, self._sentences, self._parts)
+            ways = (self._exact, self._lines, self._whole, self._led, self._sentences, self._parts)
             self.known[text] = None if unknown else next(filter(None, (way(text) for way in ways)), None)
         return self.known[text]
 
@@ -83,6 +86,12 @@ class Translation:
     def _exact(self, text: str) -> str | None:
         made = self.catalogue.exact(text) or self.catalogue.exact(f"the {text}")
         return fill(made, {}) if made else None
+
+    def _lines(self, text: str) -> str | None:
+        """Line by line, where one of them is known."""
+        lines = text.split("\n") if "\n" in text else []
+        known = [self._of(line.strip()) for line in lines]
+        return "\n".join(one or line for one, line in zip(known, lines, strict=True)) if any(known) else None
 
     def _led(self, text: str) -> str | None:
         """Sentences behind what they are about: "packages, host: …"."""
@@ -130,6 +139,8 @@ class Translation:
             return value
         if len(_sentences(core)) > 1:
             return None
+        if made := self._whole(core):
+            return value.replace(core, made, 1)
         if made := self._of(core):
             return None if self.chinese and _is_prose(made) else value.replace(core, made, 1)
         if len(parts := _listed(core)) > 1 and (known := self._each(parts)):
@@ -145,9 +156,7 @@ class Translation:
     def _together(self, text: Joined) -> str:
         names = text.last == _AND  # of which one alone is no text of ours
         between = self.listed if names else self.between
-        exact = None if names else self._exact
-        known = ((type(part) is str and exact and exact(part)) or self._given(part) for part in text.parts)
-        *first, end = map(str, known)
+        *first, end = (str(self._given(part)) if names else self(part) for part in text.parts)
         return self._joined([f"{between.get(text.by, text.by).join(first)}{between.get(text.last, text.last)}{end}"])
 
     def _joined(self, parts: Iterable[str]) -> str:
@@ -182,10 +191,7 @@ def _is_prose(text: str) -> bool:
     for mark in "`'\"":
         parts = text.split(mark)
         text = " ".join(parts[::2]) if len(parts) % 2 else text
-    plain = [
-        len(word) > 1 and word.isalpha() and word.isascii() and word.islower()
-        for word in text.replace(",", " ").split()
-    ]
+    plain = [len(word) > 1 and word.isalpha() and word.isascii() and word.islower() for word in text.split()]
     return any(map(and_, plain, plain[1:]))
 
 

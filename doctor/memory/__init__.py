@@ -91,13 +91,13 @@ def predict(
     peak = max(phase.total for phase in phases)
     blocks = runner_blocks(case) if run.by_runner else case.blocks
     free, high = card.memory_free if card else system.memory_available, highest_of(case)
-    seen_by = "measured" if system.recorded is None else "recorded"
+    of_system = f"{'measured' if system.recorded is None else 'recorded'}: the system's available memory"
     return Memory(
         device=_named(card) if card else "mps" if case.on_mps else "cpu",
         phases=phases,
         total=card.memory_total if card else system.memory_total,
         free=free,
-        budget_source=card.source if card else f"{seen_by}: the system's available memory",
+        budget_source=card.source if card else of_system,
         as_published=bool(sizes.assumed),
         assumptions=_assumptions(sizes, card, len(on.candidates) > 1, datasets),
         host_phases=host_phases_of(case) if card else {LOADING: peak},

@@ -54,7 +54,7 @@ def read(config: Config, environment: Mapping[str, str], beside: Beside) -> Read
     is_blank = root.value is None
     if not is_blank and not _is_its_own(root):
         held = ", ".join(_names(root)[:6]) or ("a list" if isinstance(root.value, list) else "one piece of text")
-        return failed(config, nobodys(config, f": it holds {held}"))
+        return failed(config, nobodys(config, held))
     shape = _shape(config.path, root, lines)
     if shape is not None:
         known = set(_names(root)) >= _KEYS

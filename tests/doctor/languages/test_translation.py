@@ -102,6 +102,12 @@ PUT_TOGETHER = [
     (listed(("a", "b")), "a 和 b"),
     (listed(["the dataset"]), "数据集"),
     (filled("It holds {count}: {names}.", {"count": 2, "names": listed(("y", "z"))}), "其中有 2 个：y 和 z。"),
+    (filled("{problem}", {"problem": "It holds 2: a, b. It holds 3: c."}), "其中有 2 个：a, b。其中有 3 个：c。"),
+    (
+        filled("It holds {count}: {names}.\n  {line} | x\nthe dataset", {"count": 2, "names": "a", "line": 3}),
+        "其中有 2 个：a。\n  3 | x\n数据集",
+    ),
+    (filled("It holds {count}: {names}.", {"count": 1, "names": "the base model"}), "其中有 1 个：底模。"),
     (AsIs("the dataset"), "the dataset"),
     (joined(": ", ("the dataset", AsIs("the base model"))), "数据集：the base model"),
 ]
