@@ -72,6 +72,12 @@ def test_numbered_folders_epochs_and_samples(
     state = torch.load(output / ".cat.state.pt", weights_only=True)["lora"]
     key = next(key for key in tensors if key.endswith("lora_B.weight"))
     torch.testing.assert_close(tensors[key], state[key] * 0.5)
+    turned = {"network_module": "networks.oft_flux", "network_args": [], "network_dim": 2, "output_name": "turned"}
+    short = {"max_train_epochs": 1, "sample_every_n_epochs": 0, "loss_type": "huber", "huber_schedule": "constant"}
+    Path("oft.sh").write_text(flux_command({**options, **turned, **short}))
+    assert main(["train", "oft.sh"]) == 0 and "Finished: 3 steps." in capsys.readouterr().out
+    blocks = load_file(here / "out" / "turned" / "turned.safetensors")
+    assert blocks and all(".attn." in key and key.endswith(".oft_blocks") for key in blocks)
 
 
 def test_a_config_file_of_musubi(here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
