@@ -242,6 +242,7 @@ def test_a_simpletuner_config_is_trained(
         "max_train_steps": 2,
         "train_batch_size": 1,
         "base_model_precision": "int8-sdnq",
+        "use_dora": True,
         "seed": 3,
     }
     (tmp_path / "config").mkdir()

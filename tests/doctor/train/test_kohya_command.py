@@ -111,3 +111,12 @@ def test_a_config_file_of_musubi(here: Path, tiny: Path, circles: Path, capsys: 
     lines = (here / "out" / "cat" / "losses.jsonl").read_text().splitlines()
     assert [json.loads(line)["lr"] for line in lines] == pytest.approx([0.0, 5e-4, 1e-3, 5e-4])
     assert not any("modulation" in key for key in load_file(here / "out" / "cat" / "cat.safetensors"))
+    # the same by a command that names the script, and with another network
+    file = Path("loha.sh")
+    file.write_text(
+        "accelerate launch zimage_train_network.py --config_file c.toml --network_module networks.loha "
+        "--output_name hada --max_train_epochs 1 --lr_scheduler constant --lr_warmup_steps 0\n"
+    )
+    assert main(["train", str(file)]) == 0, capsys.readouterr()
+    hada = load_file(here / "out" / "hada" / "hada.safetensors")
+    assert hada and all(".hada_w" in key and "modulation" not in key for key in hada)
