@@ -61,7 +61,9 @@ def _python_of_libraries(one: Metadata) -> set[str]:
 
 
 @rule("PKG020", "error", "package-for-another-system")
-@prevents("ImportError", r"version `GLIBC_[\d.]+' not found|libc\.musl-\w+\.so\.1: cannot open shared object")
+@prevents(
+    "ImportError", r"version `GLIBC_[\d.]+' not found|libc\.so: invalid ELF header|libc\.musl-\w+\.so\.1: cannot open"
+)
 def package_for_another_system(environment: Environment, installed: Installed, system: System) -> Iterator[Finding]:
     """A compiled package was built for another system, processor or C library than this one.
 

@@ -97,11 +97,13 @@ def _metadata(world: World, name: str, version: str, place: str) -> Metadata:
 
 def _tags(world: World, place: str) -> tuple[str, ...]:
     """Those of a wheel for a platform; one of pure Python has none."""
-    # Debian installs for several Pythons, and names one
+    # Debian installs for several Pythons, and names one; conda may name the system that it built on
     if world.name(world.parent(place)) == "dist-packages":
         return ()
     text = world.read(world.join(place, "WHEEL"), 0, HEAD)
-    return tuple(map(bytes.decode, _TAG.findall(text))) if isinstance(text, bytes) else ()
+    tags = tuple(map(bytes.decode, _TAG.findall(text))) if isinstance(text, bytes) else ()
+    by = world.read(world.join(place, "INSTALLER"), 0, 9) if tags else b""
+    return () if isinstance(by, bytes) and by.strip() == b"conda" else tags
 
 
 def _is_gone(world: World, text: bytes | Unknown, place: str) -> bool:

@@ -188,6 +188,22 @@ def test_libraries_that_do_not_load_here(
     assert all(f"a wheel for {tag[10:]}; here is" in finding.text() for finding in found)
 
 
+def test_what_conda_built_is_taken_as_it_is(tmp_path: Path) -> None:
+    """It may carry the tag of the system that it was built on."""
+    info = tmp_path / "numpy-2.2.6.dist-info"
+    info.mkdir()
+    (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: cp312-cp312-linux_aarch64\n")
+    for installer, tags in (("pip\n", ("cp312-cp312-linux_aarch64",)), ("conda", ()), (None, ())):
+        if installer is None:
+            (tmp_path / "dist-packages").mkdir()
+            shutil.move(info, tmp_path / "dist-packages" / info.name)
+        else:
+            (info / "INSTALLER").write_text(installer)
+        folder = tmp_path if installer is not None else tmp_path / "dist-packages"
+        [known] = metadata_in(LiveWorld({}, cwd=str(tmp_path)), [str(folder)]).values()
+        assert known.tags == tags
+
+
 def test_a_wheel_of_another_python_whose_libraries_are_not_read() -> None:
     known = installed(Metadata("sentencepiece", "0.2.1", "", tags=("cp310-cp310-manylinux_2_28_x86_64",)))
     [finding] = rules.package_for_another_python(Environment("python", {}, "3.12.4"), known, INTEL)

@@ -111,7 +111,7 @@ def perform(steps: Sequence[InstallPackages], path: Path, work: Work) -> None:
     wanted = [step.wanted for step in steps]
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"asking what {', '.join(wanted)} takes")
-    exact = [change.text for change in resolved(first, wanted)] or wanted
+    exact = [change.text for change in resolved(first, wanted)] or wanted  # of an address nobody knows the name
     stage = scratch(journal, _free(path / f".zdoctor-new-{journal.id}"))
     if work.meter.watcher is not None:
         work.meter.watcher(0, 0, f"installing {', '.join(exact)}")
@@ -198,7 +198,15 @@ def run(step: InstallPackages, *words: str) -> str:
 
 
 def resolved(step: InstallPackages, wanted: Sequence[str]) -> list[Change]:
-    """What would be installed for these, exactly; nothing where they count as installed."""
+    """What is to be installed for these, exactly. What of them counts as installed comes once more."""
+    changes = _missing(step, wanted)
+    there = {plain(change.name) for change in changes}
+    again = [(one, text) for text in wanted if (one := requirement(text)) is not None and one.name not in there]
+    return [*changes, *(Change(one.name, one.versions.removeprefix("=="), text) for one, text in again)]
+
+
+def _missing(step: InstallPackages, wanted: Sequence[str]) -> list[Change]:
+    """What the installer would change for these."""
     if _is_of_uv(step):
         told = _WOULD_INSTALL.findall(run(step, "--dry-run", *wanted))
         return [_change(name, version, bool(direct), wanted) for name, version, direct in told]

@@ -168,6 +168,16 @@ def test_a_package_that_pip_takes_for_installed_is_installed_once_more(root: Pat
     assert not (site(root) / "beta" / "__init__.py").exists()
 
 
+def test_one_that_counts_as_installed_comes_once_more_beside_another(root: Path, tmp_path: Path) -> None:
+    """The installer names only what it takes for missing."""
+    before = tree(root)
+    (site(root) / "beta" / "__init__.py").unlink()
+    done = apply(plan(root, "beta==1.0", "gamma"), state=tmp_path / "state")
+    assert said(root, "import beta, gamma; print(beta.__version__, gamma.__version__)") == "1.0 1.0"
+    undo(done.id, state=tmp_path / "state")
+    assert set(before) - set(tree(root)) == {str((site(root) / "beta" / "__init__.py").relative_to(root))}
+
+
 def test_what_the_user_changed_since_is_not_lost(root: Path, tmp_path: Path) -> None:
     done = apply(plan(root, "gamma"), state=tmp_path / "state")
     (site(root) / "gamma" / "__init__.py").write_text("patched = True\n")
