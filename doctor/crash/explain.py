@@ -13,6 +13,7 @@ from . import table
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .messages import CUT_OFF
+from .nothing import nothing
 from .phrases import phrases
 from .question import excerpt, versions
 from .versions import by_version
@@ -98,7 +99,11 @@ def _known(failure: Failure, installed: Mapping[str, str]) -> Known | None:
 def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str]) -> Known | None:
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
     plain = known is None or known.vague or known in table.general()
-    return by_version(failure, installed) or known if plain else known
+    return (
+        by_version(failure, installed) or (nothing(failure) if known in table.general() else None) or known
+        if plain
+        else known
+    )
 
 
 def _before(lines: Lines, failure: Failure) -> Known | None:

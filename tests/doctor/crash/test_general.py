@@ -132,3 +132,22 @@ def test_the_compiled_part_of_another_package_than_torch() -> None:
     other = cause(frame.format("nunchaku\\linear.py", "from ..._C.ops import gemm") + error)
     assert other.startswith("The compiled part of the package in whose folder")
     assert cause(frame.format("torch\\__init__.py", "from torch._C import *") + error).startswith("torch's libraries")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        ("'NoneType' object has no attribute 'to'", "self.model.to(device)", "self.model"),
+        ("'NoneType' object has no attribute 'shape'", "x = f(a.shape[0], get(b).shape)", ""),
+        ("'NoneType' object has no attribute 'shape'", "size = parts[0].text.shape", "parts[0].text"),
+        ("'NoneType' object is not subscriptable", 'path = config["model"]', "config"),
+        ("'NoneType' object is not subscriptable", "path = config[names[0]]", ""),
+        ("'NoneType' object is not callable", "self.step()", ""),
+    ],
+)
+def test_which_expression_was_none(words: str, code: str, what: str) -> None:
+    said = cause(
+        f'Traceback (most recent call last):\n  File "{OWN}", line 3, in step\n    {code}\nTypeError: {words}\n'
+    )
+    begin = f"{what} is nothing (None) at train_util.py:3, in step:" if what else "What should be there is not (None)"
+    assert said.startswith(begin)
