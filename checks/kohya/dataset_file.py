@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Run, found
+from ...doctor.model import Finding, Run, Schema, Severity, found
 from ...doctor.rules import prevents, rule
 from . import TRAINERS
 
@@ -22,12 +22,13 @@ _SHAPES = {
         "{name} stands outside of [general] and [[datasets]], and nothing else is taken in this file.",
     ),
 }
+_UNLESS_OTHERS = "The trainer stops at the start, before it loads anything, unless this is another program's file."
 
 
 @rule("KOH019", "error", "dataset-file-of-another-shape", trainers=TRAINERS)
 @prevents("voluptuous.error.MultipleInvalid", r"expected a (list|dictionary) for dictionary value")
 @prevents("voluptuous.error.MultipleInvalid", r"extra keys not allowed")
-def dataset_file_of_another_shape(run: Run) -> Iterator[Finding]:
+def dataset_file_of_another_shape(run: Run, schema: Schema) -> Iterator[Finding]:
     """A dataset file is laid out in another way than the trainer takes.
 
     What: A file of datasets with [datasets] or [datasets.name] where [[datasets]] belongs, the same for subsets, with
@@ -40,10 +41,22 @@ def dataset_file_of_another_shape(run: Run) -> Iterator[Finding]:
     data['resolution']
     """
     told: set[str] = set()
+    known = {
+        name
+        for section in ("general", "datasets/*", "datasets/*/subsets/*")
+        for name in schema.section(section) or ()
+    }
     for key, written in run.settings.items():
         for section, (pattern, message) in _SHAPES.items():
             if section not in told and re.match(pattern, key):
                 told |= {section} - {"others"}
                 name = key.rpartition("/")[2]
                 otherwise = "The trainer stops at the start, before it loads anything."
-                yield found(written.where, message, otherwise=otherwise, evidence={"key": key}, name=name)
+                # a fork may read it by code of its own, in which the word then stands
+                doubtful = section == "others" and name not in known and name in schema.words
+                otherwise = _UNLESS_OTHERS if doubtful else otherwise
+                severity: Severity | None = "warning" if doubtful else None
+                evidence = {"key": key}
+                yield found(
+                    written.where, message, otherwise=otherwise, evidence=evidence, severity=severity, name=name
+                )

@@ -11,6 +11,8 @@ from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
+from zdoctor.tests.doctor.schema.checkouts import SD_SCRIPTS as FORK
+from zdoctor.tests.doctor.schema.checkouts import checkout
 
 RULES = [rule for rule in all_rules() if rule.id == "KOH015"]
 SD_SCRIPTS = '[[datasets]]\nresolution = 512\n[[datasets.subsets]]\nimage_dir = "x"\n'
@@ -100,6 +102,21 @@ def test_what_stands_beside_the_datasets_is_no_option(tmp_path: Path) -> None:
     assert [f.text().partition(" ")[0] for f in seen.report.findings] == ["resolution", "seed"]
     (run,) = seen.reading.runs
     assert run.setting("resolution") == "768" and run.setting("seed") is None
+
+
+def test_a_file_of_a_fork_may_hold_more_than_datasets(tmp_path: Path) -> None:
+    """A fork's own reader takes what it looks for out before the schema looks; nobody else reads a strange word."""
+    rules = [rule for rule in all_rules() if rule.id == "KOH019"]
+    root = checkout(tmp_path / "any-name", {**FORK, "library/staging.py": 'STEPS = {"staging": 1}\n'})
+    (root / "data.toml").write_text("staging = 1\nseed = 1\nbatch_size = 1\n" + SD_SCRIPTS, encoding="utf-8")
+    start = f"accelerate launch {root.as_posix()}/flux_train_network.py --dataset_config {root.as_posix()}/data.toml "
+
+    def told(file: Path, text: str) -> dict[str, str | None]:
+        found = examine_config(str(file), LiveWorld(), rules, text.encode()).report.findings
+        return {one.text().partition(" ")[0]: one.severity for one in found}
+
+    named = told(root / "train.sh", start + "--output_dir x\n")
+    assert named == {"staging": "warning", "seed": "error", "batch_size": "error"}
 
 
 @pytest.mark.parametrize(("steps", "said"), [('"1600"', True), ('""', False), ("1600", False)])
