@@ -107,11 +107,12 @@ def _is_read(module: AdaptedModule, spellings: Sequence[_Spelling], pairs: bool)
     )
 
 
-def common_prefix(class_name: str) -> str | None:
-    """The prefix under which all programs that make pictures apply diffusers' names with lora_A, lora_B and alpha."""
+def common_prefix(class_name: str, alpha: bool = True) -> str | None:
+    """The prefix under which all programs that make pictures apply diffusers' names with lora_A, lora_B and, where it
+    is asked for, alpha."""
     reads = _READS.get(class_name, {})
     for prefix in ("diffusion_model.", "transformer.") if reads else ():
-        tried = AdaptedModule("", prefix, "", {"alpha": ""}, names="d", words="A")
+        tried = AdaptedModule("", prefix, "", {"alpha": ""} if alpha else {}, names="d", words="A")
         if all(_is_read(tried, reads[program], True) for program in LOADERS):
             return prefix
     return None

@@ -61,8 +61,8 @@ def _is_bad(module: AdaptedModule, values: LoraValues) -> bool:
 
 def _prefix(lora: Lora, new_alpha: bool) -> str | None:
     """The prefix that the names get, None where they stay; only what is known to be the same under it is renamed."""
-    prefix = common_prefix(lora.class_name) if lora.class_name else None
     own = judged_modules(lora)
+    prefix = common_prefix(lora.class_name, alpha=new_alpha or any("alpha" in module.parts for module in own))
     if prefix is None or lora.kind != "LoRA" or not all(module.linears and module.words for module in own):
         return None
     if any(set(module.parts) > {*PAIR, "alpha"} for module in own):
