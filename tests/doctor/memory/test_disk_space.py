@@ -156,7 +156,7 @@ def test_only_bytes_that_have_to_be_downloaded(file: HubFile, size: int) -> None
         {"kind": "finetune"},
         {"network_type": "lokr"},
         {"architecture": "zimage_l2p"},
-        {"settings": {"network/network_kwargs": Value({"full_if_contains": ["norm"]}, Where("c"), 0, 0)}},
+        {"settings": {"network/network_kwargs": Value({"conv_lora_dim": 4}, Where("c"), 0, 0)}},
         {"save_dtype": "odd", "optimizer": "sgd"},
     ],
 )

@@ -32,7 +32,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("Dropout of a LoHa", {"network_type": "loha", "network": {"dropout": 0.1}}),
     ("lokr_factor 0", {"network_type": "lokr", "settings": written(network__lokr_factor=0)}),
     ("which ignores captions", {"settings": written(train__unload_text_encoder=True)}),
-    ("network_kwargs other than", {"settings": written(network__network_kwargs={"full_if_contains": ["norm"]})}),
+    ("network_kwargs other than", {"settings": written(network__network_kwargs={"parameter_threshold": 5})}),
     ("old_lokr_format true is not", {"network_type": "lokr", "settings": written(network__old_lokr_format=True)}),
     ("full fine-tune", {"kind": "finetune"}),
     ("job of type extract", {"kind": "other", "process_type": "extract"}),
