@@ -6,7 +6,7 @@ Source: the portable builds and installers of trainers as their users post them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 PLAIN = "python"  # as PATH finds it
 _SET = re.compile(r'set\s+"?([\w ]+?)=(.*?)"?$|(?:export\s+)?(\w+)=["\']?([^"\']*)["\']?$', re.I)
@@ -20,7 +20,7 @@ _PYTHON = re.compile(
     re.I,
 )
 _ACCELERATE = re.compile(r'(?:call\s+)?"?((?:[^"\s]*[\\/])?)accelerate(?:\.exe)?"?\s+launch\b', re.I)
-_CONDITION = re.compile(r"(?:if|for|elif|else|while|case)\b|\)|fi\b|done\b|esac\b", re.I)
+_CONDITION = re.compile(r"(?:if|for|elif|else|while|case|test)\b|\[|\)|fi\b|done\b|esac\b", re.I)
 
 
 def started(text: str, *, batch: bool) -> str | None:
@@ -29,8 +29,7 @@ def started(text: str, *, batch: bool) -> str | None:
     slash, depth = "\\" if batch else "/", 0
     known: dict[str, str] = {}
     inside, first = "", ""  # the folder that it is in, and the one whose python comes before all others
-    for raw in text.splitlines():
-        line = raw.strip().removeprefix("@").strip()
+    for line in _commands(text):
         if re.match(r"rem\b|::|#|echo\b|title\b", line, re.I) or not line:
             continue
         is_conditional = depth > 0 or _CONDITION.match(line) is not None
@@ -61,6 +60,14 @@ def started(text: str, *, batch: bool) -> str | None:
         elif re.search(r"%\w+%|!\w+!|\$", line) and re.search(r"python|\.py\b", line, re.I):
             return None  # of a variable that is not set here
     return None
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The lines, and what stands in one behind && by itself; what hangs on a condition stays whole."""
+    for raw in text.splitlines():
+        line = raw.strip().removeprefix("@").strip()
+        for command in [line] if _CONDITION.match(line) else line.split("&&"):
+            yield command.strip()
 
 
 def _deeper(line: str, depth: int, batch: bool) -> int:
