@@ -27,14 +27,18 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=["uv", "venv"])
+BOTH = pytest.mark.parametrize("root", ["uv", "venv"], indirect=True)
+
+
+@pytest.fixture
 def root(request: pytest.FixtureRequest, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the new one goes. Without uv a Python without ensurepip makes it, which is quicker, and Debian's."""
     for name, value in offline(wheels).items():
         monkeypatch.setenv(name, value)
-    if request.param == "uv" and shutil.which("uv") is None:
+    maker = getattr(request, "param", "uv")
+    if maker == "uv" and shutil.which("uv") is None:
         pytest.skip("uv is not here")
-    if request.param == "venv":
+    if maker == "venv":
         real = shutil.which
         monkeypatch.setattr(shutil, "which", lambda name: None if name == "uv" else real(name))
         monkeypatch.setattr(make_environment, "_ASK", "import sys; print('%d.%d' % sys.version_info[:2], False)")
@@ -51,6 +55,7 @@ def said(root: Path, code: str) -> str:
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 
 
+@BOTH
 def test_it_comes_with_what_is_needed_and_goes(root: Path, tmp_path: Path) -> None:
     done = apply(plan(root, "alpha", modules=("alpha",)), state=tmp_path / "state")
     assert said(root, "import alpha, beta; print(beta.__version__)") == "1.0"
