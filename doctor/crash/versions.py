@@ -115,9 +115,9 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     if not (young or old):
         return None
     what = _called(owner, name)
-    said = [f"{package} {span.since} has {what}, {span.before} not yet"] if young else []
-    said += [f"{package} {span.gone} has {what} no more"] if old else []
-    cause = f"{'; '.join(said)}. {_installed(package, here, young=young, old=old)}"
+    said = [f"{package} {span.since} has {what}, {span.before} not yet."] if young else []
+    said += [f"{package} {span.gone} has {what} no more."] if old else []
+    cause = " ".join((*said, _installed(here, young=young, old=old)))
     do = _cure(package, span, _asker(failure, mined), old=old, young=young)
     avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old and not young else ""
     return Known(cause, do, avoid, error=failure.name, source=_SOURCES.get(mined) or _HUGGING_FACE.format(mined))
@@ -144,15 +144,17 @@ def _cure(package: str, span: Lived, asker: str, *, old: bool, young: bool) -> s
             "trainer names what goes together: pip install -r requirements.txt in its folder and its environment."
         )
     return (
-        "In the program's folder and its environment: pip install -r requirements.txt; without requirements: pip "
-        f'install "{package}{kept}"'
+        "In the program's folder and its environment type pip install -r requirements.txt or, where it has none, "
+        f'pip install "{package}{kept}"'
     )
 
 
-def _installed(package: str, here: str, *, young: bool, old: bool) -> str:
+def _installed(here: str, *, young: bool, old: bool) -> str:
     if here:
         return f"By the log {here} is installed."
-    return f"The one that is installed is {' or '.join(['older'] * young + ['newer'] * old)}."
+    if young and old:
+        return "The one that is installed is older or newer."
+    return "The one that is installed is older." if young else "The one that is installed is newer."
 
 
 def _asker(failure: Failure, package: str) -> str:
