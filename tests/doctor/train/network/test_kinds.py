@@ -190,10 +190,10 @@ def test_a_dora_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles: P
 
 
 @pytest.mark.parametrize("kind", ["dora", "loha", "oft"])
-def test_it_learns_and_goes_on_bit_for_bit(kind: str, tiny: Path, circles: Path, tmp_path: Path) -> None:
+def test_it_goes_on_bit_for_bit(kind: str, tiny: Path, circles: Path, tmp_path: Path) -> None:
     network = {"type": kind, "rank": 2, "alpha": 1.0, "scale": 1.0}
-    once = go(run_with(steps=4, network=network), tiny, circles, tmp_path / "once")
-    go(run_with(steps=2, network=network), tiny, circles, tmp_path / "twice")
-    again = go(run_with(steps=4, network=network), tiny, circles, tmp_path / "twice")
+    once = go(run_with(steps=2, network=network), tiny, circles, tmp_path / "once")
+    go(run_with(steps=1, network=network), tiny, circles, tmp_path / "twice")
+    again = go(run_with(steps=2, network=network), tiny, circles, tmp_path / "twice")
     assert again.losses == once.losses
     assert Path(again.lora).read_bytes() == Path(once.lora).read_bytes()

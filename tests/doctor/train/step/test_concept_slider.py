@@ -17,8 +17,6 @@ from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, run_of
 
 from .test_output_preservation import parts, trainer
 
-SLIDER = ConceptSlider("a large circle", "a small circle", "a circle", "a square", 2.0, 0.5)
-
 
 def expected(made: Any, index: int, slider: ConceptSlider) -> Tensor:
     """The two halves of the loss, each with its anchor, from the model's answers at both signs."""
@@ -51,8 +49,7 @@ def expected(made: Any, index: int, slider: ConceptSlider) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("network", ["lora", "lokr"])
-@pytest.mark.parametrize("anchor", [None, "a square"])
+@pytest.mark.parametrize(("network", "anchor"), [("lora", "a square"), ("lokr", None)])
 def test_loss_and_gradients(network: str, anchor: str | None, tiny: Path, circles: Path, tmp_path: Path) -> None:
     slider = ConceptSlider("a large circle", "a small circle", "a circle", anchor, 2.0, 0.5)
     made = trainer(tiny, circles, tmp_path, network_type=network, loss={"slider": slider})
@@ -66,19 +63,6 @@ def test_loss_and_gradients(network: str, anchor: str | None, tiny: Path, circle
     for one, other in zip(ours, theirs, strict=True):
         assert one is not None
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
-
-
-def test_a_slider_learns_to_move_both_ways(tiny: Path, circles: Path, tmp_path: Path) -> None:
-    made = trainer(tiny, circles, tmp_path, loss={"slider": SLIDER})
-    optimizer, losses = torch.optim.AdamW(made.parameters.values(), lr=3e-3), []
-    for _ in range(25):
-        losses.append(0.0)
-        for part in parts(made, 0):
-            part.backward()  # type: ignore[no-untyped-call]
-            losses[-1] += part.item()
-        optimizer.step()
-        optimizer.zero_grad()
-    assert losses[-1] < 0.7 * losses[0]
 
 
 @pytest.mark.parametrize(
