@@ -118,7 +118,6 @@ def test_what_is_obeyed(schema: Schema) -> None:
         ({"flow_use_beta_schedule": True}, "flow_use_beta_schedule"),
         ({"peft_lora_target_modules": ["to_q"]}, "peft_lora_target_modules …"),
         ({"tread_config": {"routes": []}}, "tread_config …"),
-        ({"push_to_hub": True}, "push_to_hub true"),
         ({"lr_scale": True}, "lr_scale true"),
         ({"minimum_image_size": 512}, "minimum_image_size 512"),
         ({"optimizer_config": "beta1=0.8"}, "optimizer_config"),
