@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..doctor.model import Finding, Room, Run, Speed, Storage, Unknown, found
 from ..doctor.model.amounts import amount
+from ..doctor.model.said import AsIs, filled
 from ..doctor.model.storage import HOST
 from ..doctor.rules import Unestablished, prevents, rule
 
@@ -107,4 +108,4 @@ def place(speed: Speed) -> str:
             return f"a FUSE mount ({filesystem.partition('.')[2] or filesystem})"
         return f"a {'shared folder of the host' if filesystem in HOST else 'network mount'} ({filesystem})"
     details = ", ".join(part for part in (speed.device, filesystem) if part)
-    return f"{KINDS[speed.kind]} ({details})"
+    return filled("{kind} ({details})", {"kind": KINDS[speed.kind], "details": AsIs(details)})

@@ -45,7 +45,7 @@ def starting_lora_not_read(
         missing = starting_lora.problem == "missing"
         yield found(
             place,
-            _closed(starting_lora, "no file", "pickle"),
+            _closed(starting_lora, _NO_FILE, "pickle"),
             otherwise=zero if missing else "Opening it fails, after the whole model has been loaded.",
             severity=None if missing else "error",
             path=path,
@@ -71,6 +71,10 @@ def starting_lora_not_read(
     )
 
 
+_NO_FILE = "{path}, the LoRA to start from, is no file; name the .safetensors file in it."
+_A_FOLDER = "{path}, the LoRA to start from, is a folder; name the .safetensors file in it."
+
+
 def _closed(file: WeightFile, folder: str, *untold: str) -> str:
     """The template for a file that cannot be opened. Raises Unestablished where its content is not known."""
     is_folder = file.problem == "unreadable" and file.detail == "it is not a file"
@@ -78,8 +82,9 @@ def _closed(file: WeightFile, folder: str, *untold: str) -> str:
         raise Unestablished(f"{file.path} cannot be read: {file.detail}")
     if file.problem == "missing":
         return "{path}, the LoRA to start from, does not exist."
-    how = folder + "; name the .safetensors file in it" if is_folder else "{problem}: {detail}"
-    return "{path}, the LoRA to start from, is " + how + "."
+    if is_folder:
+        return folder
+    return "{path}, the LoRA to start from, is {problem}: {detail}."
 
 
 @rule("MDL008", "warning", "starting-lora-of-another-size", trainers=("ai-toolkit",))
@@ -173,7 +178,7 @@ def starting_lora_refused(run: Run, start: Start | None) -> Iterator[Finding]:
     otherwise = "zdoctor train does not begin with it: nothing is trained."
     place = run.where("network.initial_weights")
     if file.problem:
-        message, problem = _closed(file, "a folder"), PROBLEMS.get(file.problem)
+        message, problem = _closed(file, _A_FOLDER), PROBLEMS.get(file.problem)
         yield found(place, message, otherwise=otherwise, path=file.path, problem=problem, detail=file.detail)
     elif reason := misfit(start.held, start.trained, file.tensors):
         template, values = reason

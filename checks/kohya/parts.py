@@ -38,6 +38,7 @@ _MODULES = {
     ("musubi-tuner", "hidream_o1"): "networks.lora_hidream_o1",
 }
 # Those of all models; one of another name may be a fork's.
+_ENDS_LATE = "The run ends after the model was loaded and all was cached."
 _KOHYAS = {
     *(f"networks.lora{model}" for model in ("", "_anima", "_flux", "_hunyuan_image", "_lumina", "_hv_1_5", "_krea2")),
     *("networks.lora_zimage", *_MODULES.values()),
@@ -169,7 +170,6 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     expected = other if of_trainer is None else of_trainer.network_module
     module = run.setting("network_module")
     where, evidence = run.where("network_module"), {"pointer": run.pointer("network_module"), "new": expected}
-    otherwise = "The run ends after the model was loaded and all was cached"
     if module is None:
         toml = config.format == "toml"
         yield found(
@@ -177,7 +177,8 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
             "--network_module is not given"
             + ("." if expected is None else "; for this model it is {new}.")
             + (ELSEWHERE if toml else ""),
-            otherwise=otherwise + ": AttributeError: 'NoneType' object has no attribute 'startswith'.",
+            otherwise="The run ends after the model was loaded and all was cached: AttributeError: 'NoneType' object "
+            "has no attribute 'startswith'.",
             evidence=evidence,
             severity="warning" if toml else None,
         )
@@ -185,7 +186,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
         message = "{module} builds a LoRA for another model; for this one it is {new}."
         if module not in _KOHYAS:
             message = "{module} does not exist; for this model it is {new}."
-        yield found(where, message, otherwise=otherwise + ".", evidence=evidence, module=module)
+        yield found(where, message, otherwise=_ENDS_LATE, evidence=evidence, module=module)
 
 
 @rule("KOH016", "error", "script-of-another-model", trainers=TRAINERS)

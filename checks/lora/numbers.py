@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...doctor.model import Finding, Lora, LoraValues, found
 from ...doctor.model.lora import PAIR, AdaptedModule
+from ...doctor.model.said import joined
 from ...doctor.rules import NotApplicable, rule
 from . import OURS, adapter, few, place
 
@@ -85,7 +86,7 @@ def _is_zero(module: AdaptedModule, part: str, values: LoraValues) -> bool:
 def _why_idle(idle: Sequence[AdaptedModule], values: LoraValues) -> str:
     words = {"B": "B (lora_up)", "A": "A (lora_down)"}
     zero = (part for part in sorted(_FACTORS) if any(_is_zero(one, part, values) for one in idle))
-    return " or ".join(f"{words.get(part, part)} is zero" for part in zero)
+    return joined(" or ", (f"{words.get(part, part)} is zero" for part in zero))
 
 
 @rule("LOR005", "warning", "lora-out-of-scale", trainers=OURS)

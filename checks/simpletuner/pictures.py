@@ -58,12 +58,9 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
             )
         elif count * dataset.repeats < each and (run.setting(key) or not on(run, "allow_dataset_oversubscription")):
             likely = ceil(each / count) - 1
-            many, one = "{images} pictures with repeats: {repeats} make", "One picture with repeats: {repeats} makes"
-            message = many if count > 1 else one
-            message += " {samples}, but one step takes {each:g} (train_batch_size x gradient_accumulation_steps)."
             yield found(
                 run.where(key),
-                message + " Set repeats: {likely}.",
+                _TOO_FEW if count > 1 else _TOO_FEW_OF_ONE,
                 otherwise="The trainer stops {when}: zero usable batches.",
                 evidence={"key": key, "pointer": run.pointer(key), "likely": likely, "images": count},
                 repeats=dataset.repeats - 1,
@@ -73,6 +70,16 @@ def too_few_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Fi
             )
     if unsure:
         raise Unestablished(unsure)
+
+
+_TOO_FEW = (
+    "{images} pictures with repeats: {repeats} make {samples}, but one step takes {each:g} (train_batch_size x "
+    "gradient_accumulation_steps). Set repeats: {likely}."
+)
+_TOO_FEW_OF_ONE = (
+    "One picture with repeats: {repeats} makes {samples}, but one step takes {each:g} (train_batch_size x "
+    "gradient_accumulation_steps). Set repeats: {likely}."
+)
 
 
 def _of_pictures(run: Run, folders: tuple[DatasetFolder, ...]) -> Iterator[tuple[Dataset, DatasetFolder]]:

@@ -36,7 +36,7 @@ def why_not(class_name: str | None, config: Mapping[str, Any]) -> str:
 def _tensors(class_name: str, config: Mapping[str, Any]) -> Shapes | str:
     kind = classes().get(class_name)
     if kind is None and class_name not in mined_classes():
-        return f"zdoctor has no table of the tensors of {class_name}; zdoctor check --deep asks the libraries"
+        return f"the tensors of {class_name} are in no table of zdoctor; `zdoctor check --deep` asks the libraries"
     if config.get("quantization_config") is not None:
         return "the weights are stored quantized (config.json has a quantization_config)"
     try:

@@ -23,6 +23,7 @@ _MARKS = "。；：，、！？（）「」"  # of Chinese, as wide as a charact
 # What stands between parts of a line that were put together, and in Chinese; the same for names in a sentence.
 _BETWEEN = ((" · ", " · "), ("; ", "；"), (": ", "："), (", ", "，"))
 _AND = " and "
+_OR = {"zh": {" or ": " 或 "}, "vi": {" or ": " hoặc "}}
 _LISTED = {"zh": {", ": "、", _AND: " 和 "}, "vi": {_AND: " và "}}
 
 
@@ -31,7 +32,7 @@ class Translation:
 
     def __init__(self, language: str, files: Iterable[Path]) -> None:
         self.chinese = language.startswith("zh")
-        self.between = dict(_BETWEEN) if self.chinese else {}
+        self.between = {**(dict(_BETWEEN) if self.chinese else {}), **_OR.get(language[:2], {})}
         self.listed = _LISTED.get(language[:2], {})
         self.catalogue = Catalogue(files)
         self.known: dict[str, str | None] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from .plans import TrainingEffect
 from .record import dataclass, field
+from .said import AsIs, filled
 
 STEP = "training step"
 
@@ -113,8 +114,9 @@ class Memory:
     @property
     def place(self) -> str:
         """Where memory is free, in words."""
-        shared = ", which its GPU shares" if self.device == "mps" else ""
-        return f"in this computer's memory{shared}" if self.is_host else f"on {self.device}"
+        if not self.is_host:
+            return filled("on {device}", {"device": AsIs(self.device)})
+        return f"in this computer's memory{', which its GPU shares' if self.device == 'mps' else ''}"
 
     def sharded(self, count: int) -> int:
         """The peak on each of `count` cards that share the blocks out, two of which are put together at a time."""

@@ -20,6 +20,8 @@ ARGPARSE = (
     *("argument {name}: invalid choice: {value} (choose from {known})", "argument {name}: {problem}"),
     *("argument {name}: not allowed with argument {other}", "one of the arguments {names} is required"),
 )
+# Of one word, or written where no text is looked for.
+SHORT = ("on {device}", "install {package}", "recorded: {machine}", "measured: {how}", "the other process")
 HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature", "Measured")
 
 
@@ -36,6 +38,7 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     for area in ("settings", *AREAS):
         yield "screen", area, "doctor/examine/judged.py"
     yield from (("help", text, "argparse") for text in ARGPARSE)
+    yield from (("rules", text, "maintenance/messages/registries.py") for text in SHORT)
     for rule in all_rules():
         yield "explain", rule.title, f"{rule.id} {rule.name}"
         for name, text in words.sections(rule):
