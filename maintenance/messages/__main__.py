@@ -59,7 +59,7 @@ def faults(file: Path) -> Iterator[str]:
             )
     if program := which("msgfmt"):
         done = subprocess.run([program, "-c", "-o", "-", str(file)], capture_output=True, check=False)
-        if done.returncode:
+        if done.returncode or done.stderr:  # what it only warns of, too
             yield done.stderr.decode()
 
 

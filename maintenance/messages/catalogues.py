@@ -15,6 +15,9 @@ HEADER = """\
 msgid ""
 msgstr ""
 "Project-Id-Version: zdoctor\\n"
+"PO-Revision-Date: 2026-11-24 00:00+0000\\n"
+"Last-Translator: zdoctor\\n"
+"Language-Team: {language}\\n"
 "Language: {language}\\n"
 "MIME-Version: 1.0\\n"
 "Content-Type: text/plain; charset=UTF-8\\n"
@@ -36,7 +39,7 @@ def merged(file: Path, texts: Mapping[str, str], language: str) -> str:
     that of the old one, marked as fuzzy, which a translator has to look through; other old ones are gone."""
     before = {english: (other, fuzzy) for english, other, fuzzy in entries(file)}
     gone = [english for english, (other, _) in before.items() if english not in texts and other]
-    made = [HEADER.format(language=language)]
+    made = [_header(file) or HEADER.format(language=language)]
     for english, source in texts.items():
         other, fuzzy = before.get(english, ("", False))
         near = get_close_matches(english, gone, 1, ALIKE) if not other and gone else []
@@ -44,6 +47,12 @@ def merged(file: Path, texts: Mapping[str, str], language: str) -> str:
             other, fuzzy = before[near[0]][0], True
         made.append(_entry(english, other, fuzzy, source))
     return "\n".join(made)
+
+
+def _header(file: Path) -> str:
+    """What the file begins with, which translators' editors keep; "" where it is new."""
+    head, blank, _ = file.read_text(encoding="utf-8").partition("\n\n") if file.exists() else ("", "", "")
+    return f"{head}\n" if blank and head.startswith('msgid ""\n') else ""
 
 
 def _entry(english: str, other: str, fuzzy: bool, source: str) -> str:
