@@ -140,7 +140,8 @@ def _control(prompt: SamplePrompt, file: Path, size: tuple[int, int] | None) -> 
         raise TrainError(
             f"The control image {file} of the sample {prompt.prompt!r} cannot be read: {error.strerror or error}."
         ) from error
-    return DatasetImage(file, *(size or open_image(file).size), digest, "", is_control=True)
+    width, height = size or open_image(file).size
+    return DatasetImage(file, width, height, digest, "", is_control=True)
 
 
 def prompts_to_encode(
