@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 from ..doctor.model import Finding, Fix, Gpu, MakeEnvironment, System, Unknown
 from ..doctor.model.environment import Environment, Installed, Metadata, release
@@ -39,7 +39,8 @@ def _exact(one: Metadata, environment: Environment) -> str:
     if one.commit:
         return f"{name} @ git+{one.url}@{one.commit}"
     if one.url.startswith("file://") and not one.url.endswith((".whl", ".gz", ".zip")):
-        return f"--editable={url2pathname(one.url.removeprefix('file://'))}"
+        path = unquote(one.url.removeprefix("file://"))
+        return f"--editable={path.removeprefix('/') if path[2:3] == ':' else path}"  # /C:/… on Windows
     return f"{name} @ {one.url}" if one.url else f"{name}=={environment.versions.get(one.name, one.version)}"
 
 

@@ -84,6 +84,15 @@ def test_only_the_runner_is_heavy() -> None:
             assert place in {f"doctor/{name}.py" for name in allowed}
 
 
+def test_a_check_loads_nothing_that_is_slow_to_load() -> None:
+    """Neither the libraries of a training nor those of a network, an editor or an agent, in whatever language."""
+    slow = {*HEAVY, "ssl", "http", "socket", "email", "rich", "pygls", "mcp", "babel", "pydantic"}
+    check = ["--lang", "vi", "check", "examples/kaggle_zimage.yaml", "--machine", "examples/kaggle_t4x2.json"]
+    program = f"import sys; from zdoctor.doctor.cli import main; main({check}); print({slow} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1:] == ["set()"], done.stderr
+
+
 # The folders of doctor/train from the bottom up; its own modules, which are a run from start to end, stand above all.
 TRAIN_LAYERS = (
     *("probe_scripts", "settings", "runtime", "distributed", "kernels", "weights", "components", "families"),
