@@ -142,7 +142,9 @@ def laid(site: Path, cache: Path, lines: Sequence[str], build: str, of_git: bool
     shutil.rmtree(site, ignore_errors=True)
     if "voluptuous" in " ".join(lines) and "musubi" not in " ".join(lines):  # `-e .` of sd-scripts
         (site / "library-0.0.0.dist-info").mkdir(parents=True)
-        (site / "library-0.0.0.dist-info" / "METADATA").write_text("Name: library\nVersion: 0.0.0\n\n")
+        (site / "library-0.0.0.dist-info" / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: library\nVersion: 0.0.0\n\n"
+        )
     for line in lines:
         name, version = re.split(r"==| @ ", line.partition(";")[0].strip())
         version, requires = metadata(cache, name, version)
