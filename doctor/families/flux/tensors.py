@@ -12,8 +12,16 @@ from ..record.shapes import Shapes
 from ..record.single_file import original_layout
 
 _CLASS = "FluxTransformer2DModel"
+DOUBLE_NORMS = {
+    "attn.norm_q": "img_attn.norm.query_norm.scale",
+    "attn.norm_k": "img_attn.norm.key_norm.scale",
+    "attn.norm_added_q": "txt_attn.norm.query_norm.scale",
+    "attn.norm_added_k": "txt_attn.norm.key_norm.scale",
+}
+SINGLE_NORMS = {"attn.norm_q": "norm.query_norm.scale", "attn.norm_k": "norm.key_norm.scale"}
 # Part of a block in diffusers' names -> in Black Forest Labs', where q, k, v and a single block's MLP are fused.
 _DOUBLE = {
+    **DOUBLE_NORMS,
     "norm1.linear": "img_mod.lin",
     "norm1_context.linear": "txt_mod.lin",
     **dict.fromkeys(("attn.to_q", "attn.to_k", "attn.to_v"), "img_attn.qkv"),
@@ -25,18 +33,12 @@ _DOUBLE = {
     "ff_context.net.0.proj": "txt_mlp.0",
     "ff_context.net.2": "txt_mlp.2",
 }
-_DOUBLE_NORMS = {
-    "attn.norm_q": "img_attn.norm.query_norm.scale",
-    "attn.norm_k": "img_attn.norm.key_norm.scale",
-    "attn.norm_added_q": "txt_attn.norm.query_norm.scale",
-    "attn.norm_added_k": "txt_attn.norm.key_norm.scale",
-}
 _SINGLE = {
+    **SINGLE_NORMS,
     "norm.linear": "modulation.lin",
     **dict.fromkeys(("attn.to_q", "attn.to_k", "attn.to_v", "proj_mlp"), "linear1"),
     "proj_out": "linear2",
 }
-_SINGLE_NORMS = {"attn.norm_q": "norm.query_norm.scale", "attn.norm_k": "norm.key_norm.scale"}
 _OUTER = {
     "time_text_embed.timestep_embedder.linear_1": "time_in.in_layer",
     "time_text_embed.timestep_embedder.linear_2": "time_in.out_layer",
@@ -53,14 +55,20 @@ _OUTER = {
 
 def flux_original_name(name: str) -> str:
     """The name in Black Forest Labs' files of a tensor that diffusers calls `name`; several may share one."""
+    return in_blocks(name, _DOUBLE, _SINGLE, _OUTER)
+
+
+def in_blocks(name: str, double: Mapping[str, str], single: Mapping[str, str], outer: Mapping[str, str]) -> str:
+    """The original name of what diffusers calls `name`, by the words for parts of both kinds of blocks and the rest."""
     stem, _, kind = name.rpartition(".")
     head, _, rest = stem.partition(".")
     index, _, part = rest.partition(".")
-    if head == "transformer_blocks":
-        return f"double_blocks.{index}.{_DOUBLE_NORMS.get(part) or f'{_DOUBLE[part]}.{kind}'}"
-    if head == "single_transformer_blocks":
-        return f"single_blocks.{index}.{_SINGLE_NORMS.get(part) or f'{_SINGLE[part]}.{kind}'}"
-    return f"{_OUTER[stem]}.{kind}"
+    blocks = {"transformer_blocks": ("double_blocks", double), "single_transformer_blocks": ("single_blocks", single)}
+    if head not in blocks:
+        return f"{outer[stem]}.{kind}"
+    original, parts = blocks[head]
+    named = parts[part]
+    return f"{original}.{index}.{named if named.endswith('.scale') else f'{named}.{kind}'}"
 
 
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:

@@ -8,6 +8,7 @@ from typing import Any
 from ...model.record import replace
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
+from ..flux.tensors import DOUBLE_NORMS, SINGLE_NORMS, in_blocks
 from ..record import Edits, Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
@@ -37,6 +38,7 @@ CONFIG_9B: Mapping[str, Any] = {
 }
 # A part of a block in diffusers' names -> in Black Forest Labs', where q, k and v of a double block are fused.
 _DOUBLE = {
+    **DOUBLE_NORMS,
     **dict.fromkeys(("attn.to_q", "attn.to_k", "attn.to_v"), "img_attn.qkv"),
     **dict.fromkeys(("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"), "txt_attn.qkv"),
     "attn.to_out.0": "img_attn.proj",
@@ -46,13 +48,7 @@ _DOUBLE = {
     "ff_context.linear_in": "txt_mlp.0",
     "ff_context.linear_out": "txt_mlp.2",
 }
-_SINGLE = {"attn.to_qkv_mlp_proj": "linear1", "attn.to_out": "linear2"}
-_NORMS = {
-    "attn.norm_q": "img_attn.norm.query_norm",
-    "attn.norm_k": "img_attn.norm.key_norm",
-    "attn.norm_added_q": "txt_attn.norm.query_norm",
-    "attn.norm_added_k": "txt_attn.norm.key_norm",
-}
+_SINGLE = {**SINGLE_NORMS, "attn.to_qkv_mlp_proj": "linear1", "attn.to_out": "linear2"}
 _OUTER = {
     "x_embedder": "img_in",
     "context_embedder": "txt_in",
@@ -70,15 +66,7 @@ _OUTER = {
 
 def flux2_original_name(name: str) -> str:
     """The name in Black Forest Labs' files of a tensor that diffusers calls `name`; several may share one."""
-    stem, _, kind = name.rpartition(".")
-    head, _, rest = stem.partition(".")
-    index, _, part = rest.partition(".")
-    if head == "transformer_blocks":
-        return f"double_blocks.{index}." + (f"{_NORMS[part]}.scale" if part in _NORMS else f"{_DOUBLE[part]}.{kind}")
-    if head == "single_transformer_blocks":
-        norm = _NORMS.get(part, "").removeprefix("img_attn.")
-        return f"single_blocks.{index}." + (f"{norm}.scale" if norm else f"{_SINGLE[part]}.{kind}")
-    return f"{_OUTER[stem]}.{kind}"
+    return in_blocks(name, _DOUBLE, _SINGLE, _OUTER)
 
 
 def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
