@@ -59,7 +59,7 @@ def flux_original_name(name: str) -> str:
 
 
 def in_blocks(name: str, double: Mapping[str, str], single: Mapping[str, str], outer: Mapping[str, str]) -> str:
-    """The original name of what diffusers calls `name`, by the words for parts of both kinds of blocks and the rest."""
+    """The original name of what diffusers calls `name`, by the words for parts of each kind of block and the rest."""
     stem, _, kind = name.rpartition(".")
     head, _, rest = stem.partition(".")
     index, _, part = rest.partition(".")
