@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from zdoctor.tests.changes import changed
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
 from .patient import go, run_with
+from .pipelines import embedded_by, pipeline_of
 
 CPU = torch.device("cpu")
+pipeline, embedded = partial(pipeline_of, FluxPipeline), partial(embedded_by, family)
 PROMPT = SamplePrompt("a b ab", 48, 64, 3, 3, 3.5)
 RUN = run_with(architecture="flux")
 
@@ -48,20 +51,6 @@ def schnell(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "scheduler" / "scheduler_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "shift": 1.0, "use_dynamic_shifting": False}))
     return folder
-
-
-def pipeline(folder: Path) -> Any:
-    pipe: Any = FluxPipeline.from_pretrained(str(folder))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
-
-
-def embedded(folder: Path, cache: Path, *prompts: str) -> list[Any]:
-    texts = TextEmbeddings(
-        EncodingCache(cache), family, {name: folder / name for name in family.TEXT_PARTS}, torch.float32
-    )
-    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
-    return [texts.get(prompt) for prompt in prompts]
 
 
 def sampled(model: nn.Module, folder: Path, text: Any, control: Tensor | None = None) -> Tensor:

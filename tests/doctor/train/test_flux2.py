@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
-from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import flux2 as family
 from zdoctor.doctor.train.families import packed, scheduler_of, unpacked
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
@@ -32,23 +32,12 @@ from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
 from .patient import go, run_with
+from .pipelines import embedded_by, pipeline_of
 
 CPU = torch.device("cpu")
+pipeline, embedded = partial(pipeline_of, Flux2KleinPipeline), partial(embedded_by, family)
 NAME = "flux2_klein_4b in diffusers"
 PROMPT = SamplePrompt("a red circle", 48, 64, 3, 3, 4.0)
-
-
-def pipeline(folder: Path) -> Any:
-    pipe: Any = Flux2KleinPipeline.from_pretrained(str(folder))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
-
-
-def embedded(folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
-    places = {name: folder / name for name in family.TEXT_PARTS}
-    texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
-    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
-    return [texts.get(prompt) for prompt in prompts]
 
 
 def vae_of(folder: Path) -> Vae:

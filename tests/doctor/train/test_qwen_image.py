@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
-from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
-from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
-from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import packed, scheduler_of
 from zdoctor.doctor.train.families import qwen_image as family
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
@@ -25,23 +23,12 @@ from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
 from .patient import go, run_with
+from .pipelines import embedded_by, pipeline_of
 
 CPU = torch.device("cpu")
+pipeline, embedded = partial(pipeline_of, QwenImagePipeline), partial(embedded_by, family)
 PROMPT = SamplePrompt("a red circle", 48, 64, 3, 3, 4.0)
 RUN = run_with(architecture="qwen_image")
-
-
-def pipeline(folder: Path) -> Any:
-    pipe: Any = QwenImagePipeline.from_pretrained(str(folder))
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
-
-
-def embedded(folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
-    places = {name: folder / name for name in family.TEXT_PARTS}
-    texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
-    assert texts.prepare(prompts, CPU, Progress()) == len(prompts)
-    return [texts.get(prompt) for prompt in prompts]
 
 
 def vae_of(folder: Path) -> Vae:

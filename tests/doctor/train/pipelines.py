@@ -1,0 +1,28 @@
+"""diffusers' pipelines of the tiny models, and what the runner makes of prompts, to be compared with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from zdoctor.doctor.progress import Progress
+from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
+from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
+
+
+def pipeline_of(made: Any, folder: Path) -> Any:
+    """The pipeline of this class in a folder, without its progress bar."""
+    pipe = made.from_pretrained(str(folder))
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def embedded_by(family: ModuleType, folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
+    """What the family's module makes of each prompt with the text encoders in a folder."""
+    places = {name: folder / name for name in family.TEXT_PARTS}
+    texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
+    assert texts.prepare(prompts, torch.device("cpu"), Progress()) == len(prompts)
+    return [texts.get(prompt) for prompt in prompts]
