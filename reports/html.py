@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..doctor.model import Finding, Fix, Outcome, Report
-from ..doctor.model.said import language, said
+from ..doctor.model.said import joined, language, said
 from ..doctor.rules import Rule
 from . import words
 from .checked import Checked
@@ -78,11 +78,12 @@ def _page(checked: Sequence[Checked], version: str) -> Iterator[str]:
 def _report(one: Checked, version: str) -> Iterator[str]:
     report, rules = one.report, {rule.id: rule for rule in one.rules}
     yield f'<h1 dir="auto">{escape(words.heading(report))}</h1>'
-    yield f'<p class="soft" dir="auto">{_said(" · ".join([f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
+    yield f'<p class="soft" dir="auto">{_said(joined(" · ", [f"zdoctor {version}".strip(), *words.who(report)]))}</p>'
     yield f'<p class="verdict {words.tone(report)}" dir="auto">{_said(words.verdict(report))}</p>'
     yield f'<p class="soft">{_said(_end(report))}</p>'
     for output in report.outputs:
         yield f'<p class="soft" dir="auto">{_said(f"The run is written to {output}")}</p>'
+    yield from (f'<p class="soft" dir="auto">{_said(line)}</p>' for line in words.about(report))
     for number, (command, about) in enumerate(words.next_steps(report)):
         yield f"<p>{said('Or:') if number else said('Next:')} <code>{escape(command)}</code> {_said(about)}</p>"
     if told := words.own_trainer(report):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Fix, Report
-from ..doctor.model.said import said
+from ..doctor.model.said import joined, said
 from . import words
 from .checked import Checked
 from .painting import WIDE
@@ -26,9 +26,10 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
 
 def _report(report: Report, version: str) -> Iterator[str]:
     yield f"## {code(words.heading(report))}: {prose(words.verdict(report))}"
-    yield prose(" · ".join([f"zdoctor {version}".strip(), *words.who(report), words.outcomes(report)]))
+    yield prose(joined(" · ", [f"zdoctor {version}".strip(), *words.who(report), words.outcomes(report)]))
     for output in report.outputs:
         yield f"{said('The run is written to')} {code(output)}"
+    yield from map(prose, words.about(report))
     if report.cut_short:
         yield f"**{said('Cut short:')}** {prose(report.cut_short)}"
     for finding in report.findings:

@@ -70,7 +70,7 @@ def _body(report: Report, screen: Screen, config: Config | None, verbose: bool) 
     yield from _headed([("bold", AsIs(words.heading(report)))], joined(" · ", words.who(report)), screen)
     for output in report.outputs:
         yield Wrapped(f"the run is written to {output}", "", "dim")
-    for line in filter(None, (report.subject, report.elsewhere, report.python)):
+    for line in words.about(report):
         yield Wrapped(line, "", "dim")
     yield []
     shown = [finding for finding in report.findings if verbose or finding.severity != "note"]

@@ -50,6 +50,11 @@ def who(report: Report) -> list[str]:
     return told
 
 
+def about(report: Report) -> list[str]:
+    """What was looked at, how it shows that it is for another machine, and by which Python; a line each."""
+    return list(filter(None, (report.subject, report.elsewhere, report.python)))
+
+
 def counted(severity: str, count: int) -> str:
     return f"{count} {severity if count == 1 else PLURALS[severity]}"
 

@@ -13,7 +13,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.model import Report
 from zdoctor.doctor.model.findings import HERE
-from zdoctor.reports.words import next_steps
+from zdoctor.reports.words import about, next_steps
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
 
 JOB = """job: extension
@@ -51,6 +51,7 @@ def test_what_another_machine_has_is_not_missing(root: str, tmp_path: Path) -> N
     gaps = {gap.what: gap.reason for gap in report.not_judged}
     assert gaps.keys() >= OF_THIS_MACHINE and "is for another one" in gaps["memory"]
     assert not report.judged or OF_THIS_MACHINE.isdisjoint(report.judged)
+    assert about(report) == [gaps["memory"]]  # told once, at the top of each kind of report
     assert [command.split()[:2] for command, _ in next_steps(report)] == [["zdoctor", "check"]] * 2  # there
 
 
