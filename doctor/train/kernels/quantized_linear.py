@@ -114,6 +114,25 @@ def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
 
 
+def _times_rows(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
+    """Returns x times the rows of a matrix, each times its scale: on a CPU before it is rounded and written down."""
+    by = scale.to(x.dtype)
+    if x.dim() == 2 and x.dtype == torch.bfloat16 and x.device.type == "cpu" and _multiplies_sums():
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, by[None], matrix, None, "mul")
+        return y
+    return nn.functional.linear(x, matrix).mul_(by)
+
+
+@cache
+def _multiplies_sums() -> bool:
+    """Whether this PyTorch has oneDNN's product in bfloat16 that also multiplies; it is the compiler's, and private."""
+    onednn: Any = torch.ops.mkldnn
+    try:
+        return bool(onednn._is_mkldnn_bf16_supported()) and hasattr(onednn._linear_pointwise, "binary")
+    except (AttributeError, RuntimeError):
+        return False
+
+
 class _Multiply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor, keeps_matrix: bool) -> Tensor:
@@ -121,8 +140,7 @@ class _Multiply(torch.autograd.Function):
         matrix = codes.to(x.dtype) if by_row else dequantize_nf4(codes, scale, ctx.columns, x.dtype)
         ctx.save_for_backward(matrix if keeps_matrix else codes, scale)
         ctx.is_coded = not keeps_matrix and not by_row
-        y = nn.functional.linear(x, matrix)
-        return y.mul_(scale.to(x.dtype)) if by_row else y
+        return _times_rows(x, matrix, scale) if by_row else nn.functional.linear(x, matrix)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
