@@ -125,7 +125,7 @@ def _times_rows(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
 
 @cache
 def _multiplies_sums() -> bool:
-    """Whether this PyTorch has oneDNN's product in bfloat16 that also multiplies; it is the compiler's, and private."""
+    """Whether PyTorch has oneDNN's product in bfloat16 that also multiplies, a private function of its compiler."""
     onednn: Any = torch.ops.mkldnn
     try:
         return bool(onednn._is_mkldnn_bf16_supported()) and hasattr(onednn._linear_pointwise, "binary")
