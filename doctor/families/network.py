@@ -34,6 +34,7 @@ def described(network: Network) -> str:
     without = f", without {network.excluded}" if network.excluded else ""
     without += f", whole {network.full}" if network.full else ""
     more = ", with the refiners" if network.refiners else ""
+    more += "".join(f", with the {part}" for part in sorted(network.text_rates))
     if network.type != "lokr":
         kind = "" if network.type == "lora" else f" ({TITLES[network.type]})"
         alpha = f", alpha {network.scale * network.rank:g}" if network.scale != 1.0 else ""

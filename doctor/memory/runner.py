@@ -15,6 +15,7 @@ from ..model import Phase
 from ..model.record import replace
 from .bytes import KINDS
 from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
+from .trained_text import trained_text, trained_text_step
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
@@ -31,7 +32,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     width = width_of(case)
     weights = runner_weights(case)
     transformer = case.here(weights)
-    held = {"transformer": transformer, **case.network}
+    held = {"transformer": transformer, **case.network, **trained_text(recipe, width, _of_linears(case))}
     if recipe.adapter and case.samples:
         held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
@@ -49,7 +50,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     yield Phase(
         "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
-    step = {**held, **case.step()}
+    step = {**held, **case.step(), **trained_text_step(recipe, width)}
     if in_full:
         step["attention scores"] = case.scores(sum(case.tokens), recipe.batch_size)
     if mapped and _keeps_matrices(case):
@@ -108,9 +109,14 @@ def _text_encoder(case: Case) -> int:
     sizes, width = case.sizes, width_of(case)
     if not _is_streamed(case):
         return width * sizes.text_encoder
-    kind = _kind(case.recipe.precision.text_encoder_quantization)
-    linears = (2 if kind is None else _BYTES[kind]) * 1.002 * sizes.text_linears
+    linears = _of_linears(case) * sizes.text_linears
     return int(linears) + width * (sizes.text_encoder - sizes.text_linears)
+
+
+def _of_linears(case: Case) -> float:
+    """Bytes of a number in the Linears of the largest text encoder, with its share of the scales."""
+    kind = _kind(case.recipe.precision.text_encoder_quantization)
+    return (2 if kind is None else _BYTES[kind]) * 1.002 if _is_streamed(case) else width_of(case)
 
 
 def _is_streamed(case: Case) -> bool:

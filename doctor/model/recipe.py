@@ -61,6 +61,8 @@ class Network:
     of `start_deviation`, 0: with uniform ones. An OFT has `rank` blocks, and `alpha` is its constraint.
     Linears that `full`, a pattern of their names, finds are trained as a whole instead.
     The network begins with the weights of the file `initial_weights`, "": at zero.
+    Text encoders get a LoRA, too, where `text_rates` has a learning rate by the component's name; of these B learns
+    `text_plus_ratio` times as fast as A.
     """
 
     type: str = "lora"
@@ -80,6 +82,8 @@ class Network:
     initial_weights: str = ""
     start_deviation: float = 0.0
     full: str = ""
+    text_rates: Mapping[str, float] = field(default_factory=dict)
+    text_plus_ratio: float = 1.0
 
 
 @dataclass(frozen=True)

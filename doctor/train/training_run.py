@@ -187,16 +187,17 @@ def _made(
         for key, value in start.items():
             parameters[key].copy_(value)
     check_no_meta(model)
+    encoded.texts.load_trained(recipe, place.device, seed)
+    data = encoded.latents, encoded.texts, encoded.masks
+    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
     if place.offloaded:
-        away = swap_share(model, covered, place.offloaded, place.device)
+        away = swap_share(model, objective.reached, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
     if place.compiled:
         progress.note(
             "The first steps take minutes: each kind of block is compiled, and for a second size of picture again."
         )
         compile_blocks(model)
-    data = encoded.latents, encoded.texts, encoded.masks
-    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
     trainer = Trainer(objective, examples.items, progress)
     whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, PreviewSamples(

@@ -183,6 +183,7 @@ FLUX = Family(
             "train/do_guidance_loss": "guidance loss for Flux",
         },
         bucket_step=32,  # it counts the packing into 2 x 2 cells twice
+        trained_text=("text_encoder",),  # of T5 no class is among those that it looks for
     ),
     simpletuner=_SIMPLETUNER,
     kohya={"sd-scripts": _SD_SCRIPTS},
@@ -199,7 +200,7 @@ KONTEXT = replace(
     base_version="flux.1_kontext",
     edits=Edits(),
     packages=(("diffusers", (0, 35), "FluxKontextPipeline"),),
-    ai_toolkit=replace(FLUX.ai_toolkit, fused=(), more_cells=True, bucket_step=16),
+    ai_toolkit=replace(FLUX.ai_toolkit, fused=(), more_cells=True, bucket_step=16, trained_text=()),
     simpletuner=replace(
         _SIMPLETUNER, flavours={"kontext": Flavour("black-forest-labs/flux.1-kontext-dev")}, default=""
     ),

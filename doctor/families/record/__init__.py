@@ -306,7 +306,8 @@ class AiToolkit:
     name. With low_vram only adapters that touch nothing but `fused` are merged, where that is not empty. `switches`
     are settings of this family alone that change what is learnt, with words for them. `more_cells` says that
     timestep_type shift counts four times a picture's cells. Sides of pictures are multiples of `bucket_step` pixels.
-    `mode` says that a picture is the most likely of the VAE's latents, not a drawn one.
+    `mode` says that a picture is the most likely of the VAE's latents, not a drawn one. train_text_encoder trains
+    the components `trained_text`.
     """
 
     offloads: bool = True
@@ -316,6 +317,7 @@ class AiToolkit:
     more_cells: bool = False
     bucket_step: int = 16
     mode: bool = False
+    trained_text: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ It is gone before training begins. A key changes when the prompt or the model's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import torch
 from ...families import family_of
 from ...files.fingerprints import of_beginnings, of_texts
 from ...model.amounts import plural
+from ...model.recipe import Recipe
 from ...progress import Progress
 from ..components.component_files import component_files
 from ..dataset.images import open_image
@@ -28,6 +29,7 @@ from ..runtime.precision import has_bfloat16
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 from .text_encoder_process import EncodeRequest, TextEncoderProcess
+from .trained_text import TrainedText, load_trained_text
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ def prompt_of(text: str, item: TrainingItem | None) -> Prompt:
 
 @dataclass
 class TextEmbeddings:
-    """The embeddings of prompts: encoded as the family's pipeline does it, then read from the cache."""
+    """The embeddings of prompts: encoded as the family's pipeline does it, then read from the cache.
+
+    What `trained` text encoders give is made anew each time.
+    """
 
     cache: EncodingCache
     family: FamilyModule
@@ -64,6 +69,7 @@ class TextEmbeddings:
     kind: Quantization = "none"
     process: TextEncoderProcess | None = None
     masked: bool = False
+    trained: TrainedText | None = None
     shown: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -79,6 +85,18 @@ class TextEmbeddings:
     def get(self, prompt: Prompt) -> Embedding:
         """Returns the embedding of one prompt, on the CPU."""
         return self.cache.get(self.key(prompt))
+
+    def of(self, prompts: Sequence[Prompt]) -> list[Embedding]:
+        """Returns the embeddings of prompts as the text encoders give them now."""
+        cached = [self.get(prompt) for prompt in prompts]
+        if self.trained is None:
+            return cached
+        texts = [prompt if isinstance(prompt, str) else prompt.text for prompt in prompts]
+        return [{**before, **now} for before, now in zip(cached, self.trained.of(texts), strict=True)]
+
+    def load_trained(self, recipe: Recipe, device: torch.device, seed: int) -> None:
+        """Loads the text encoders that the recipe trains, if any. Raises TrainError, torch.OutOfMemoryError."""
+        self.trained = load_trained_text(self.family, recipe, self.folders, self.kind, self.dtype, device, seed)
 
     def prepare(self, texts: Iterable[Prompt], device: torch.device, progress: Progress) -> int:
         """Encodes what the cache lacks; returns how many prompts that were. Raises TrainError."""

@@ -80,6 +80,30 @@ class FamilyModule(Protocol):
         ...
 
 
+class TextFamilyModule(FamilyModule, Protocol):
+    """A family whose text encoders may get a LoRA, too: those of `TEXT_PREFIXES`.
+
+    These are what stands before the names of their Linears in its file, by the names of the components.
+    """
+
+    TEXT_PREFIXES: Mapping[str, str]
+
+    def text_part(
+        self,
+        name: str,
+        folders: Mapping[str, Path],
+        kind: Quantization,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        masked: bool = False,
+    ) -> tuple[nn.Module, Callable[[Sequence[str]], Embedding]]:
+        """Load one text encoder; what comes with it gives its part of the embeddings of prompts, one behind the
+        other, on the device and with gradients.
+        """
+        ...
+
+
 def family_named(class_name: str) -> FamilyModule | None:
     """The family whose transformer is of this class."""
     record = family_with(class_name)

@@ -25,6 +25,12 @@ TEXT_PARTS: Mapping[str, str] = {
     "tokenizer": "",
     "tokenizer_2": "",
 }
+# What stands before the names of a text encoder's Linears in a LoRA's file: of CLIP-L as diffusers and ComfyUI read
+# it, of T5 as ComfyUI does.
+TEXT_PREFIXES: Mapping[str, str] = {
+    "text_encoder": "text_encoder.text_model.",
+    "text_encoder_2": "text_encoders.t5xxl.transformer.",
+}
 channels = packed_channels
 mu = mu_of_cells
 RESCALES: bool = False
@@ -40,27 +46,46 @@ def text_encoder(
 
     `masked`: T5 does not look at what fills the prompt up, and `kept` says by 1 and 0 what is none of that.
     """
-    from transformers.models.clip.modeling_clip import CLIPTextModel
-    from transformers.models.t5.modeling_t5 import T5EncoderModel
-
-    tokenizers = load_tokenizer(folders["tokenizer"]), load_tokenizer(folders["tokenizer_2"])
-    clip: Any = load_text_encoder(CLIPTextModel, folders["text_encoder"], "text encoder", "none", dtype, device)
-    t5: Any = load_text_encoder(T5EncoderModel, folders["text_encoder_2"], "second text encoder", kind, dtype, device)
+    parts = [text_part(name, folders, kind, dtype, device, masked=masked)[1] for name in TEXT_PREFIXES]
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:
-        short, long = (
-            tokenizer(text, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
-            for tokenizer, length in zip(tokenizers, (tokenizers[0].model_max_length, PROMPT), strict=True)
-        )
-        mask = long.attention_mask.to(device) if masked else None
-        made = {
-            "pooled": clip(short.input_ids.to(device)).pooler_output[0].cpu(),
-            "states": t5(long.input_ids.to(device), attention_mask=mask)[0][0].cpu(),
-        }
-        return made if mask is None else {**made, "kept": mask[0].float().cpu()}
+        return {name: values[0].cpu() for part in parts for name, values in part([text]).items()}
 
     return encode
+
+
+def text_part(
+    name: str,
+    folders: Mapping[str, Path],
+    kind: Quantization,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    masked: bool = False,
+) -> tuple[nn.Module, Callable[[Sequence[str]], dict[str, Tensor]]]:
+    """One of the two by the name of its component, and what it gives for prompts: b x what `text_encoder` says."""
+    from transformers.models.clip.modeling_clip import CLIPTextModel
+    from transformers.models.t5.modeling_t5 import T5EncoderModel
+
+    pooled = name == "text_encoder"
+    tokenizer = load_tokenizer(folders["tokenizer" if pooled else "tokenizer_2"])
+    make, title = (CLIPTextModel, "text encoder") if pooled else (T5EncoderModel, "second text encoder")
+    model: Any = load_text_encoder(make, folders[name], title, "none" if pooled else kind, dtype, device)
+    length = tokenizer.model_max_length if pooled else PROMPT
+
+    def encode(texts: Sequence[str]) -> dict[str, Tensor]:
+        ids = tokenizer(
+            list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt"
+        ).to(device)
+        if pooled:
+            return {"pooled": model(ids.input_ids).pooler_output}
+        if not masked:
+            return {"states": model(ids.input_ids)[0]}
+        states = model(ids.input_ids, attention_mask=ids.attention_mask)[0]
+        return {"states": states, "kept": ids.attention_mask.float()}
+
+    return model, encode
 
 
 def predict(

@@ -122,14 +122,26 @@ def network_dropout(network: recipes.Network) -> Dropout:
     return Dropout(network.dropout, network.rank_dropout, network.module_dropout)
 
 
-def parameter_groups(how: recipes.Network, parameters: Mapping[str, nn.Parameter]) -> Sequence[Any]:
-    """Returns the parameter groups of the optimizer; those of LoRA+ have B apart, `times` as fast."""
-    if how.lora_plus_ratio == 1.0:
-        return list(parameters.values())
-    ends = FILE_NAMES["lora_B"]
-    up = [value for key, value in parameters.items() if key.endswith(ends)]
-    rest = [value for key, value in parameters.items() if not key.endswith(ends)]
-    return [{"params": rest}, {"params": up, "times": how.lora_plus_ratio}]
+def parameter_groups(
+    how: recipes.Network,
+    parameters: Mapping[str, nn.Parameter],
+    of_texts: Mapping[str, Mapping[str, nn.Parameter]],
+    rate: float,
+) -> Sequence[Any]:
+    """Returns the parameter groups of the optimizer: what learns `times` as fast as at `rate` is apart.
+
+    That is B with LoRA+, and text encoders (`of_texts`: their parameters by component) with rates of their own.
+    """
+    parts = [(parameters, 1.0, how.lora_plus_ratio)]
+    parts += [(own, how.text_rates[name] / rate, how.text_plus_ratio) for name, own in of_texts.items()]
+    groups: dict[float, list[nn.Parameter]] = {}
+    for own, times, ratio in parts:
+        for key, value in own.items():
+            faster = ratio if key.endswith(FILE_NAMES["lora_B"]) else 1.0
+            groups.setdefault(times * faster, []).append(value)
+    if [*groups] == [1.0]:
+        return groups[1.0]
+    return [{"params": values, "times": times} for times, values in groups.items()]
 
 
 def as_saved(values: Mapping[str, Tensor], how: recipes.Network) -> dict[str, Tensor]:

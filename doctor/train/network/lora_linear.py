@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,11 @@ class LoraLinear(nn.Module):
             nn.init.kaiming_uniform_(down, a=math.sqrt(5), generator=generator)
         self.lora_A = nn.Parameter(down.to(device))
         self.lora_B = nn.Parameter(torch.zeros(rows, rank, device=device))
+
+    @property
+    def weight(self) -> Any:
+        """The base's, whose dtype T5 asks for."""
+        return self.base.weight
 
     def forward(self, x: Tensor) -> Tensor:
         flat = x.flatten(0, -2)  # what is added to it in place must be no view of it

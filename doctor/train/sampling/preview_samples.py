@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from ...families import family_of
@@ -63,11 +64,13 @@ class PreviewSamples:
             with trainer.averaged():
                 for prompt, edited in zip(prompts, self.edited, strict=True):
                     texts = (sample_text(trainer.recipe, prompt.prompt), prompt.negative)
+                    with torch.no_grad():
+                        embedded = objective.texts.of([prompt_of(text, edited) for text in texts])
                     latent = denoise(
                         model,
                         scheduler,
                         prompt,
-                        *(objective.texts.get(prompt_of(text, edited)) for text in texts),
+                        *embedded,
                         shrink=self.vae.shrink,
                         dtype=objective.dtype,
                         device=trainer.device,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -61,6 +61,18 @@ class FlowMatchingLoss:
     def __post_init__(self) -> None:
         self.family = family_of(self.model)
         self.loss = self.recipe.loss
+
+    @property
+    def modules(self) -> list[Any]:
+        """What is trained, on the transformer and on text encoders."""
+        return [*self.network.values(), *(self.texts.trained.modules if self.texts.trained is not None else ())]
+
+    @property
+    def reached(self) -> Iterable[str]:
+        """Names in the blocks that gradients go back to: those trained, or every list of blocks on the way to a text
+        encoder.
+        """
+        return self.network if self.texts.trained is None else [f"{name}.0" for name in self.family.RECORD.blocks]
 
     def batch_losses(self, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
         """Yields this process's parts of the mean loss of batch `index`; none when it has no sample of it.
@@ -188,7 +200,7 @@ class FlowMatchingLoss:
     @contextmanager
     def _turned(self, sign: float) -> Iterator[None]:
         """Runs the block with the network at this strength."""
-        modules: list[Any] = list(self.network.values())
+        modules = self.modules
         scales = [module.scale for module in modules]
         for module, scale in zip(modules, scales, strict=True):
             module.scale = sign * scale
@@ -220,7 +232,7 @@ class FlowMatchingLoss:
         self, clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], prompts: Sequence[Prompt]
     ) -> Tensor:
         """Returns what the model takes for the way from latent to noise, float32, b x c x h x w."""
-        texts = [self.texts.get(prompt) for prompt in prompts]
+        texts = self.texts.of(prompts)
         share = t.view(-1, 1, 1, 1)
         noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
         return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, controls)
@@ -228,7 +240,7 @@ class FlowMatchingLoss:
     @contextmanager
     def base_only(self) -> Iterator[None]:
         """Runs the block with the model as it is without the network, and without gradients."""
-        modules: list[Any] = list(self.network.values())
+        modules = self.modules
         for module in modules:
             module.active = False
         try:

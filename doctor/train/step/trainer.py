@@ -68,12 +68,16 @@ class Trainer:
         self.unfit = ""
         self.note = progress.note
         prefix = file_prefix(recipe.network, objective.family.RECORD.lora_prefix)
-        self.parameters = trainable_parameters(self.network, prefix)
+        own = trainable_parameters(self.network, prefix)
+        trained = objective.texts.trained
+        networks = {} if trained is None else trained.networks
+        of_texts = {name: trainable_parameters(network, "") for name, network in networks.items()}
+        self.parameters = {key: value for part in (own, *of_texts.values()) for key, value in part.items()}
         self.optimizer = make_optimizer(
             recipe.optimizer.name,
             recipe.optimizer.settings,
             recipe.learning_rate,
-            parameter_groups(recipe.network, self.parameters),
+            parameter_groups(recipe.network, own, of_texts, recipe.learning_rate),
             self.device,
             progress.note,
         )
@@ -86,7 +90,7 @@ class Trainer:
         if recipe.offload.gradient_checkpointing:
             model: Any = objective.model
             random = any(network_dropout(recipe.network))
-            again = checkpoint_blocks(model, self.network, recipe.offload.interval, random=random)
+            again = checkpoint_blocks(model, objective.reached, recipe.offload.interval, random=random)
             model.enable_gradient_checkpointing(gradient_checkpointing_func=again)
 
     @property
@@ -150,7 +154,7 @@ class Trainer:
     def averaged(self) -> Iterator[None]:
         """Runs the block with the saved weights in the model, and without dropout."""
         kept = {} if self.ema is None and self.switched is None else self._copied()
-        for module in self.network.values():
+        for module in self.objective.modules:
             module.eval()
         if self.ema is not None:
             self._set(self.ema)
@@ -159,7 +163,7 @@ class Trainer:
         try:
             yield
         finally:
-            for module in self.network.values():
+            for module in self.objective.modules:
                 module.train()
             if kept:
                 self._set(kept)
@@ -233,7 +237,9 @@ class Trainer:
             )
             return
         own = OPTIMIZERS.get(self.recipe.optimizer.name, tuple(self.recipe.optimizer.settings))
-        settings = [{key: group[key] for key in own if key in group} for group in self.optimizer.param_groups]
+        settings = [
+            {key: group[key] for key in (*own, "times") if key in group} for group in self.optimizer.param_groups
+        ]
         self.optimizer.load_state_dict(state.optimizer)
         for group, values in zip(self.optimizer.param_groups, settings, strict=True):
             group.update(values)

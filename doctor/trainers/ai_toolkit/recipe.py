@@ -170,7 +170,7 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     architecture, variant = _architecture(w)
     own_way = family_of(architecture).ai_toolkit
     datasets = tuple(dataset_of(w, number, own_way.bucket_step) for number in range(w.count("datasets") or 0))
-    own = {
+    own: dict[str, Any] = {
         "architecture": architecture,
         "variant": variant,
         "sources": _sources(w, architecture),
@@ -185,6 +185,9 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         "checkpoints.push_to": w.text("save/hf_repo_id") if w.flag("save/push_to_hub") else "",
         "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
     }
+    if w.flag("train/train_text_encoder"):  # at the rate of all else
+        own["network.text_rates"] = {part: w.number("train/lr", default=1e-6) for part in own_way.trained_text}
+        own["network.text_plus_ratio"] = w.number(f"network/network_kwargs/{PLUS}", default=1.0)
     parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
 

@@ -23,7 +23,6 @@ _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS
 _INTERVAL = "gradient_checkpointing_interval"
 # What is read for its checks, or is refused as a whole.
 _LACKING = {
-    "train/train_text_encoder": "training the text encoder",
     "train/prompt_dropout_prob": "prompt dropout (write caption_dropout_rate on the dataset)",
     **{name: f"the section {name}" for name in ("adapter", "embedding", "decorator", "slider")},
 }
@@ -177,6 +176,26 @@ def _lacking(run: Run, w: Written) -> Iterator[Reason]:
         yield "unload_text_encoder", told
 
 
+def _text_encoder(run: Run, w: Written) -> Iterator[Reason]:
+    """Beside what the text encoder cannot be trained."""
+    recipe, key = run.recipe, "train/train_text_encoder"
+    if not recipe.train_text_encoder:
+        return
+    loss, network = recipe.loss, recipe.network
+    if not family_of(recipe.architecture).ai_toolkit.trained_text:
+        yield key, "Training the text encoder is not supported for this model"
+    elif recipe.cache_text_embeddings or recipe.unload_text_encoder:
+        yield key, "train_text_encoder does not go with cache_text_embeddings or unload_text_encoder"
+    elif network.type != "lora" or network.excluded or network.full or network.initial_weights:
+        yield key, "train_text_encoder goes with a new LoRA of all layers only"
+    elif (
+        loss.preservation is not None
+        or loss.background_weight is not None
+        or any(d.prior_reg for d in recipe.datasets)
+    ):
+        yield key, "train_text_encoder beside an answer that is to stay as it was is not supported"
+
+
 def _slider(run: Run, w: Written) -> Iterator[Reason]:
     loss, datasets = run.recipe.loss, run.recipe.datasets
     if loss.slider is None:
@@ -247,4 +266,5 @@ def _capital(what: str) -> str:
     return what if "_" in what.split()[0] else what[0].upper() + what[1:]
 
 
-_PARTS = (_network, _updates, _storage, _push, _levers, _datasets, _lacking, _slider, _preservation, _bounds, _types)
+_OF_TRAINING = (_network, _updates, _storage, _push, _levers, _datasets, _lacking, _text_encoder)
+_PARTS = (*_OF_TRAINING, _slider, _preservation, _bounds, _types)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ...configs.refused import Reason
 from ...configs.written import Written
-from ...families import families
+from ...families import families, family_of
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
@@ -27,11 +27,13 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 }
 # The words that each of these has for itself.
 _OWN_WORDS = {"lokr": ("factor",), "oft": ("enable_all_linear",)}
-# Without effect: there is no convolution in these models, and no text encoder is trained.
-_HARMLESS = ("verbose", "conv_dim", "conv_alpha", "loraplus_text_encoder_lr_ratio")
-_OFF = ("split_qkv", "train_t5xxl")
+# Without effect: there is no convolution in these models.
+_HARMLESS = ("verbose", "conv_dim", "conv_alpha")
+_OFF = ("split_qkv",)
 DROPOUTS = ("rank_dropout", "module_dropout")
 _RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
+_TEXT_RATIOS = ("loraplus_text_encoder_lr_ratio", "loraplus_lr_ratio")
+_T5, _ONLY = "train_t5xxl", "network_train_unet_only"
 # Of Flux: the names of diffusers for the two kinds of blocks, and how many there are.
 _KINDS = {"double": ("transformer_blocks", 19), "single": ("single_transformer_blocks", 38)}
 _INDICES = {kind: f"train_{kind}_block_indices" for kind in _KINDS}
@@ -53,7 +55,7 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
         if kind == "lora":
             known = known or name in (_RATIOS[-1], *DROPOUTS)
             if run.trainer == "sd-scripts":
-                known = known or name in ("train_blocks", *_RATIOS, *_INDICES.values())
+                known = known or name in ("train_blocks", _T5, *_RATIOS, *_TEXT_RATIOS, *_INDICES.values())
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     if kind == "lokr" and not (value := words.get("factor", "-1")).lstrip("-").isdigit():
@@ -63,13 +65,41 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
             yield "network_args", "The network_args leave no block of Flux with a LoRA"
     except ValueError:
         yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
+    prodigy = OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy"
     try:
-        ratio = plus_of(words)
+        ratio = max(plus_of(words), plus_of(words, _TEXT_RATIOS))
     except ValueError:
         yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
         return
-    if ratio != 1.0 and OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy":
+    if ratio != 1.0 and prodigy:
         yield "network_args", "LoRA+ beside Prodigy is not supported"
+    yield from _refused_text(run, w, words, prodigy)
+
+
+def _refused_text(run: Run, w: Written, words: Mapping[str, str], prodigy: bool) -> Iterator[Reason]:
+    """Why the text encoders must not be trained as it is written."""
+    try:
+        rates = text_rates(run, w)
+    except (ValueError, TypeError):
+        yield (
+            "text_encoder_lr",
+            f"text_encoder_lr {w.raw('text_encoder_lr')} is neither a number from 0 nor two of them",
+        )
+        return
+    if words.get(_T5) == "True" and w.flag(_ONLY):
+        yield _ONLY, "network_train_unet_only keeps T5 as it is, which train_t5xxl=True trains; leave one of them out"
+    if rates and words.get(_T5) == "True" and run.recipe.cache_text_embeddings:
+        yield (
+            "cache_text_embeddings",
+            "network_args train_t5xxl=True does not go with cached outputs of T5; leave one of them out",
+        )
+    if rates and w.text("network_weights"):
+        yield (
+            "network_weights",
+            "network_weights beside trained text encoders is not supported; write network_train_unet_only",
+        )
+    if prodigy and any(rate != run.recipe.learning_rate for rate in rates.values()):
+        yield "text_encoder_lr", "Another text_encoder_lr than the learning rate beside Prodigy is not supported"
 
 
 def _kind(run: Run, w: Written) -> str:
@@ -83,9 +113,27 @@ def _share(value: str) -> bool:
         return False
 
 
-def plus_of(words: Mapping[str, str]) -> float:
+def text_rates(run: Run, w: Written) -> dict[str, float]:
+    """The learning rates of the text encoders that are trained, by their components. Raises ValueError, TypeError.
+
+    CLIP-L is where nothing keeps it from that, T5 on request; only a LoRA has anything to train on them.
+    """
+    if run.trainer != "sd-scripts" or w.flag(_ONLY) or _kind(run, w) != "lora":
+        return {}
+    written = w.raw("text_encoder_lr")
+    given = [float(rate) for rate in (written if isinstance(written, list) else [] if written is None else [written])]
+    clip, t5 = (given or [w.number("learning_rate", default=2e-6)] * 2) if len(given) != 1 else given * 2
+    if not all(0 <= rate < math.inf for rate in (clip, t5)):
+        raise ValueError(written)
+    by_option = {"clip_l": clip, **({"t5xxl": t5} if w.pairs("network_args").get(_T5) == "True" else {})}
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    files = {} if of_trainer is None else of_trainer.files
+    return {name: by_option[option] for name, option in files.items() if by_option.get(option)}
+
+
+def plus_of(words: Mapping[str, str], names: tuple[str, ...] = _RATIOS) -> float:
     """How many times faster B learns. Raises ValueError."""
-    written = next((words[name] for name in _RATIOS if name in words), "1")
+    written = next((words[name] for name in names if name in words), "1")
     ratio = float(written)
     if not 0 < ratio < math.inf:
         raise ValueError(written)
@@ -118,6 +166,8 @@ def network_of(run: Run, w: Written) -> Network:
         alpha=alpha,
         scale=alpha / network.rank if network.rank else 1.0,
         lora_plus_ratio=plus_of(words),
+        text_rates=text_rates(run, w),
+        text_plus_ratio=plus_of(words, _TEXT_RATIOS),
         dropout=w.number("network_dropout"),
         rank_dropout=float(words.get("rank_dropout", 0)),
         module_dropout=float(words.get("module_dropout", 0)),

@@ -17,7 +17,7 @@ from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
-from .network import SCRIPTS, network_of, refused_network
+from .network import SCRIPTS, network_of, refused_network, text_rates
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
 from .read import of_dataset
 from .starts import PARSED
@@ -66,12 +66,6 @@ def _script(run: Run) -> Iterator[Reason]:
 
 
 def _model(run: Run, w: Written) -> Iterator[Reason]:
-    if run.trainer == "sd-scripts" and not w.flag("network_train_unet_only"):
-        yield (
-            "network_train_unet_only",
-            "Without network_train_unet_only CLIP-L is trained, too, which is not supported; with that option the "
-            "transformer alone is trained",
-        )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
     own = family_of(run.recipe.architecture).own
@@ -104,6 +98,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     epochs, swapped = w.whole("max_train_epochs"), w.whole("blocks_to_swap")
     share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
     painted, at_first = w.whole("sample_every_n_epochs"), w.flag("sample_at_first")
+    network = network_of(run, w)
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
     return replace(
         run,
@@ -120,11 +115,12 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
                 # each process of the trainer has a batch of its own
                 "gradient_accumulation": recipe.gradient_accumulation * w.raw(PROCESSES, default=1),
                 "clip_method": "norm",
-                "cache_text_embeddings": True,
+                "cache_text_embeddings": not network.text_rates,
+                "train_text_encoder": bool(network.text_rates),
                 "literal_captions": True,
                 "mask_padding": w.flag("apply_t5_attn_mask"),
                 "latent_mean": of_trainer is not None and of_trainer.mode,
-                "network": network_of(run, w),
+                "network": network,
                 "checkpoints.push_to": w.text("huggingface_repo_id"),
                 "checkpoints.push_private": w.text("huggingface_repo_visibility") != "public",
                 "text_encoder_quantization": text_quantization,
@@ -177,6 +173,7 @@ def differences(run: Run, w: Written) -> Iterator[str]:
         yield "each picture is encoded once (sd-scripts without cache_latents: anew for every step)"
     if any(class_name == "CLIPTextModel" for class_name, _ in family.published.values()):
         yield f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)"
+    yield from _of_texts(run, w)
     if recipe.adapter:
         yield "samples are painted without base_weights"
     if recipe.precision.quantization is not None and not w.flag("fp8_scaled"):
@@ -199,6 +196,18 @@ def differences(run: Run, w: Written) -> Iterator[str]:
     name = optimizer_of(run, w)
     if name.startswith("paged"):
         yield f"the optimizer is {OPTIMIZERS[name]}: the same updates as {name}, its state not paged"
+
+
+def _of_texts(run: Run, w: Written) -> Iterator[str]:
+    """The same of the text encoders."""
+    rates = text_rates(run, w)
+    if "text_encoder" in rates:
+        yield "the LoRA of CLIP-L is in the same file, by names that diffusers and ComfyUI read"
+    if "text_encoder_2" in rates:
+        yield "the LoRA of T5 is in the same file, by names that ComfyUI reads; diffusers has no place for it"
+    cached = run.recipe.cache_text_embeddings
+    if not cached and w.flag("gradient_checkpointing") and "t5xxl" in run.settings:
+        yield "T5 computes without its dropout of 0.1 (sd-scripts: with it, beside gradient_checkpointing)"
 
 
 def _of_datasets(run: Run, w: Written) -> Iterator[str]:

@@ -177,3 +177,27 @@ def test_of_two_places_for_blocks_each_holds_the_largest() -> None:
     with_them, without = (predicted(each, ROOMY_T4).phases[-1].items["transformer"] for each in (plain, run))
     weights = 19 * 339.7e6 + 38 * 141.6e6
     assert with_them - without == pytest.approx(weights - 2 * 339.7e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("component", "again", "weights", "held"),
+    [
+        ("text_encoder", True, 0.229, 13.2),
+        ("text_encoder", False, 0.229, 33.4),
+        ("text_encoder_2", True, 8.87, 318.7),
+        ("text_encoder_2", False, 8.87, 3708.8),
+    ],
+)
+def test_text_encoders_that_learn_are_counted(component: str, again: bool, weights: float, held: float) -> None:
+    """Traced under fake tensors: GiB of the weights in bfloat16, MiB that a step of rank 16 holds more."""
+    made = flux(512, trainer=RUNNER, gradient_checkpointing=again)
+    plain = changed(made, rank=16, text_encoder_quantization=None)
+    learns = changed(plain, network={"text_rates": {component: 1e-4}})
+    before, after = (
+        next(phase for phase in predicted(run, A6000).phases if phase.name == "training step").items
+        for run in (plain, learns)
+    )
+    more = {name: size for name, size in after.items() if name not in before}
+    assert more["text encoders that learn"] / GIB == pytest.approx(weights, rel=0.01)
+    assert held <= more["step of the text encoders"] / 2**20 <= 1.2 * held + 12
+    assert all(after[name] == size for name, size in before.items())

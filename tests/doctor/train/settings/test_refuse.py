@@ -19,6 +19,12 @@ from zdoctor.doctor.trainers.read import read_config
 
 from ..patient import run_with, written
 
+
+def flux_text(**settings: Any) -> dict[str, Any]:
+    """A Flux LoRA beside which CLIP-L is trained, with other settings."""
+    return {"architecture": "flux", "settings": written(train__train_text_encoder=True, **settings)}
+
+
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("optimizer automagic", {"optimizer": "automagic"}),
     ("setting d_coef of the optimizer adamw", {"optimizer_settings": {"d_coef": 2}}),
@@ -86,6 +92,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("only_if_contains", {"settings": written(model__only_if_contains=["layers.1"])}),
     ("buckets false", {"settings": written(datasets__0__buckets=False)}),
     ("Training the text encoder", {"settings": written(train__train_text_encoder=True)}),
+    ("does not go with cache_text_embeddings", flux_text(train__cache_text_embeddings=True)),
+    ("a new LoRA of all layers only", flux_text(network__network_kwargs={"only_if_contains": ["single"]})),
+    ("a new LoRA of all layers only", flux_text(network__type="dora")),
+    ("an answer that is to stay", flux_text(train__inverted_mask_prior=True)),
     ("diff_output_preservation needs a trigger_word", {"settings": written(train__diff_output_preservation=True)}),
     (
         "mixes up their prompts",
@@ -147,6 +157,7 @@ def test_refused_by_name(words: str, changes: dict[str, Any]) -> None:
         {"optimizer_settings": {"weight_decay": 1e-4, "betas": [0.9, 0.99]}},
         {"optimizer": "adafactor", "optimizer_settings": {"relative_step": False, "eps": [1e-30, 1e-3]}},
         {"use_ema": True, "dtype": "fp16"},
+        flux_text(),
         {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=0.7)},
         {"settings": written(train__gradient_checkpointing_interval=3, model__compile=True)},
         {"network_type": "lokr", "rank": 0, "settings": written(network__lokr_factor=8)},

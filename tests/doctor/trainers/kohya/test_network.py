@@ -77,3 +77,42 @@ def test_the_other_kinds_are_those_of_their_modules(flux: Path) -> None:
     )
     run = trained(run_of("flux_train_network", {**of_oft, "network_args": ["enable_all_linear=True"]}))
     assert lora_targets(model, run.recipe.network.excluded) == lora_targets(model)
+
+
+@pytest.mark.parametrize(
+    ("options", "rates"),
+    [
+        ({}, (2e-6, None)),
+        ({"learning_rate": 1e-4, "unet_lr": 1e-3}, (1e-4, None)),
+        ({"text_encoder_lr": 1e-5}, (1e-5, None)),
+        ({"text_encoder_lr": [1e-5], "network_args": ["train_t5xxl=True"]}, (1e-5, 1e-5)),
+        ({"text_encoder_lr": [1e-5, 2e-6], "network_args": ["train_t5xxl=True"]}, (1e-5, 2e-6)),
+        ({"text_encoder_lr": [0.0, 2e-6], "network_args": ["train_t5xxl=True"]}, (None, 2e-6)),
+        ({"text_encoder_lr": [1e-5], "cache_text_encoder_outputs": True}, (1e-5, None)),
+        ({"network_module": "networks.oft_flux"}, (None, None)),
+        ({"network_train_unet_only": True}, (None, None)),
+    ],
+)
+def test_text_encoders_learn_unless_the_transformer_alone_is_asked_for(
+    options: dict[str, Any], rates: tuple[float | None, float | None]
+) -> None:
+    run = trained(run_of(options={"network_train_unet_only": ..., **options}))
+    wanted = {name: rate for name, rate in zip(("text_encoder", "text_encoder_2"), rates, strict=True) if rate}
+    assert run.recipe.network.text_rates == wanted and run.recipe.train_text_encoder == bool(wanted)
+    told = " ".join(run.differences)
+    assert ("LoRA of CLIP-L" in told, "LoRA of T5" in told) == tuple(bool(rate) for rate in rates)
+
+
+def test_lora_plus_of_text_encoders_has_a_ratio_of_its_own() -> None:
+    words = ["loraplus_lr_ratio=4", "loraplus_unet_lr_ratio=8"]
+    both = trained(run_of(options={"network_train_unet_only": ..., "network_args": words})).recipe.network
+    assert (both.lora_plus_ratio, both.text_plus_ratio) == (8.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"gradient_checkpointing": True}, True), ({}, False), ({"cache_text_encoder_outputs": True}, False)],
+)
+def test_the_dropout_of_t5_is_told_where_the_trainer_has_it(options: dict[str, Any], said: bool) -> None:
+    run = trained(run_of(options={"network_train_unet_only": ..., **options}))
+    assert any("without its dropout" in one for one in run.differences) == said

@@ -10,11 +10,19 @@ from zdoctor.doctor.trainers.kohya.names import APART, UNREAD
 
 from .runs import run_of, said
 
+TEXT = {"network_train_unet_only": ...}
+
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"network_train_unet_only": ...}, "CLIP-L is trained, too"),
+        ({**TEXT, "text_encoder_lr": [1e-5, -1.0]}, "text_encoder_lr [1e-05, -1.0] is neither"),
+        ({**TEXT, "text_encoder_lr": [1e-5, 1e-5, 1e-5]}, "is neither a number from 0 nor two of them"),
+        ({"network_args": ["train_t5xxl=True"]}, "network_train_unet_only keeps T5 as it is"),
+        ({**TEXT, "network_args": ["train_t5xxl=True"], "cache_text_encoder_outputs": True}, "cached outputs of T5"),
+        ({**TEXT, "network_weights": "old.safetensors"}, "network_weights beside trained text encoders"),
+        ({**TEXT, "text_encoder_lr": 1e-5, "optimizer_type": "Prodigy"}, "Another text_encoder_lr"),
+        ({**TEXT, "network_args": ["loraplus_text_encoder_lr_ratio=0"]}, "no number above 0"),
         ({"model_prediction_type": ...}, "model_prediction_type sigma_scaled, which is the default,"),
         ({"model_prediction_type": "additive"}, "model_prediction_type additive"),
         (
