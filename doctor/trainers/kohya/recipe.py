@@ -200,10 +200,11 @@ def differences(run: Run, w: Written) -> Iterator[str]:
 
 def _of_texts(run: Run, w: Written) -> Iterator[str]:
     """The same of the text encoders."""
-    rates = text_rates(run, w)
-    if "text_encoder" in rates:
+    files = family_of(run.recipe.architecture).kohya[run.trainer].files
+    trained = {files[name] for name in text_rates(run, w)}
+    if "clip_l" in trained:
         yield "the LoRA of CLIP-L is in the same file, by names that diffusers and ComfyUI read"
-    if "text_encoder_2" in rates:
+    if "t5xxl" in trained:
         yield "the LoRA of T5 is in the same file, by names that ComfyUI reads; diffusers has no place for it"
     cached = run.recipe.cache_text_embeddings
     if not cached and w.flag("gradient_checkpointing") and "t5xxl" in run.settings:
