@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..doctor.model import Config, Where
+from ..doctor.model.columns import cells
 from ..doctor.model.extent import extent, lines_of
 from ..doctor.model.printable import without_tokens
 from ..doctor.model.said import AsIs
-from .painting import Spans, cells
+from .painting import Spans
 
 
 def excerpt(config: Config, where: Where | None, width: int) -> Iterator[Spans]:

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..doctor.model import Alternative, Memory, Phase, Unknown
+from ..doctor.model.columns import cells, padded
 from ..doctor.model.memory import STEP, Rehearsed
 from ..doctor.model.record import dataclass
-from .painting import Line, Wrapped
+from ..doctor.model.said import AsIs, filled, joined, said
+from .painting import Line, Spans, Wrapped
 
 GIB = 1 << 30
 # What the items of a bar are drawn with, in their order; the first two of a phase are most often the largest.
 MARKS = "█▓▒░▚#=+-."
+FREE = "free here"
 FITS = "It fits."
-NOTHING_FITS = "No setting that zdoctor knows makes it fit. It takes a card with more memory."
+HIGH_END = "(computed, at the high end of the estimate)"
+NOTHING_FITS = "No setting that zdoctor knows makes it fit."
 EFFECTS = {
     "none": "leaves what is learnt as it is",
     "equivalent": "learns the same",
@@ -26,7 +30,8 @@ EFFECTS = {
 class Told:
     """What is known of a run's memory: `memory` with the rehearsed step, `computed` without.
 
-    `fitting` are the smallest sets of settings by which it fits; `solved` a key and the largest value that fits.
+    `fitting` are the smallest sets of settings by which it fits; `solved` a key and the largest value that fits;
+    `card` the bytes of the smallest usual card that holds the run as it is, 0 where that is not asked or none does.
     """
 
     memory: Memory | Unknown
@@ -34,6 +39,7 @@ class Told:
     rehearsed: Rehearsed | Unknown | None = None
     fitting: tuple[Alternative, ...] = ()
     solved: tuple[str, int | None] | None = None
+    card: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -61,48 +67,78 @@ def lines(told: Sequence[Told], config: str, width: int) -> Iterator[Line]:
 
 
 def _of(one: Told, memory: Memory, width: int) -> Iterator[Line]:
-    yield [("dim", f"{memory.device}: {_gib(memory.free)} of {_gib(memory.total)} free ({memory.budget_source})")]
+    yield [("dim", budget(memory))]
     yield []
     most = max(memory.free, memory.peak.total)
-    longest = max(len(phase.name) for phase in memory.phases)
-    cells = max(20, min(60, width - longest - 14))
+    longest = max(cells(said(name)) for name in (FREE, *(phase.name for phase in memory.phases)))
+    room = max(20, min(60, width - longest - 14))
     for phase in memory.phases:
         style = "bold red" if phase.total > memory.free else "bold" if phase == memory.peak else ""
-        yield [("", f"  {phase.name:<{longest}} "), ("", bar(phase, most, cells)), (style, f" {_gib(phase.total)}")]
-    edge = round(memory.free / most * cells)
-    yield [("dim", f"  {'free on the card':<{longest}} {' ' * max(0, edge - 1)}| {_gib(memory.free)}")]
+        yield [*_named(phase.name, longest), ("", bar(phase, most, room)), (style, f" {_gib(phase.total)}")]
+    edge = round(memory.free / most * room)
+    yield [*_named(FREE, longest, "dim"), ("dim", f"{' ' * max(0, edge - 1)}| {_gib(memory.free)}")]
     yield []
     yield [("bold", f"At the peak, {memory.peak.name}:"), ("", f" {_gib(memory.peak.total)}")]
     for mark, (name, size) in zip(_marks(memory.peak), memory.peak.items.items(), strict=True):
-        yield [("", f"  {mark} {_gib(size):>10}  {name}")]
+        yield [("", f"  {mark} {_gib(size):>10}  "), ("", name)]
     yield []
     yield Wrapped(how_known(one, memory), "", "dim")
     yield from _what_fits(one, memory)
+
+
+def _named(name: str, width: int, style: str = "") -> Spans:
+    return [(style, AsIs(f"  {padded(said(name), width)} "))]
+
+
+def budget(memory: Memory) -> str:
+    """What the run is held against, and how that is known."""
+    return filled(
+        "{device}: {free} of {total} free ({source})",
+        {
+            "device": memory.device,
+            "free": _gib(memory.free),
+            "total": _gib(memory.total),
+            "source": memory.budget_source,
+        },
+    )
 
 
 def how_known(one: Told, memory: Memory) -> str:
     """How the figures were got, and how far off they may be."""
     found = one.rehearsed
     if isinstance(found, Rehearsed):
-        how = (
-            f"The {STEP} was rehearsed on tensors without data in {found.seconds:g} s: every byte of tensors is "
-            "counted; the other phases are computed."
+        how = filled(
+            "The {step} was rehearsed on tensors without data in {seconds} s: every byte of tensors is counted; the "
+            "other phases are computed.",
+            {"step": STEP, "seconds": f"{found.seconds:g}"},
         )
     else:
-        reason = f" ({found.reason})" if isinstance(found, Unknown) else ""
-        how = f"All phases are computed in a closed form; the {STEP} was not rehearsed{reason}."
-    return (
-        f"{how} The true peak is expected from {_gib(memory.peak.total - memory.below)} to "
-        f"{_gib(memory.peak.total + memory.margin)}; {memory.assumptions}."
+        how = filled(
+            "All phases are computed in a closed form; the {step} was not rehearsed: {reason}.",
+            {"step": STEP, "reason": found.reason if found else "it was not asked for"},
+        )
+    low, high = _gib(memory.peak.total - memory.below), _gib(memory.peak.total + memory.margin)
+    between = filled(
+        "The true peak is expected from {low} to {high}; {assumptions}.",
+        {"low": low, "high": high, "assumptions": memory.assumptions},
     )
+    return joined(" ", [how, between, _smallest_card(one)])
+
+
+def _smallest_card(one: Told) -> str:
+    size = f"{one.card // 10**9} GB"
+    return f"As it is set, the smallest usual card that holds it has {size}." if one.card else ""
 
 
 def _what_fits(one: Told, memory: Memory) -> Iterator[Line]:
     if one.solved is not None:
         key, value = one.solved
         yield []
-        found = f"the largest that fits is {value}" if value else "no value fits"
-        yield [("bold", f"{key}: {found}"), ("dim", " (computed, at the high end of the estimate)")]
+        yield [
+            ("bold", f"{key}: "),
+            ("bold", largest(value)),
+            ("dim", " (computed, at the high end of the estimate)"),
+        ]
     yield []
     if not one.fitting:
         fits = memory.peak.total + memory.margin <= memory.free
@@ -110,9 +146,16 @@ def _what_fits(one: Told, memory: Memory) -> Iterator[Line]:
         return
     yield [("bold", "What makes it fit"), ("dim", " (each line on its own, computed):")]
     for way in one.fitting:
-        settings = ", ".join(f"{key}: {_written(value)}" for key, value in way.settings)
-        saved = _gib(memory.peak.total - way.peak)
-        yield Wrapped(f"{settings}   saves {saved}, peak {_gib(way.peak)}; {EFFECTS[way.effect]}", "  - ")
+        saves = f"saves {_gib(memory.peak.total - way.peak)}, peak {_gib(way.peak)}"
+        yield Wrapped(joined("   ", [settings_of(way), joined("; ", [saves, EFFECTS[way.effect]])]), "  - ")
+
+
+def largest(value: int | None) -> str:
+    return f"the largest that fits is {value}" if value else "no value fits"
+
+
+def settings_of(way: Alternative) -> str:
+    return AsIs(", ".join(f"{key}: {_written(value)}" for key, value in way.settings))
 
 
 def bar(phase: Phase, most: int, cells: int) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..doctor.model import Memory, Phase, Unknown
+from ..doctor.model.said import language, said
 from . import words
 from .html import PAGE, STYLE
-from .memory import EFFECTS, FITS, GIB, NOTHING_FITS, Told, how_known
+from .memory import EFFECTS, FITS, GIB, HIGH_END, NOTHING_FITS, Told, budget, how_known, largest, settings_of
 
 # Of the palette of Okabe and Ito, which colour-blind people tell apart; those of a second round are striped.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
@@ -32,7 +33,7 @@ def render(told: Sequence[Told], config: str, version: str) -> str:
 def _page(told: Sequence[Told], config: str, version: str) -> Iterator[str]:
     title = escape(f"zdoctor memory {config}")
     yield "<!DOCTYPE html>"
-    yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    yield f'<html lang="{language()}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{title}</title><style>{STYLE}{PAGE}{_STYLE}</style></head>"
     yield f'<body class="zdoctor"><main><h1 dir="auto">{title}</h1><p class="soft">zdoctor {escape(version)}</p>'
@@ -44,18 +45,18 @@ def _page(told: Sequence[Told], config: str, version: str) -> Iterator[str]:
 def _of(one: Told) -> Iterator[str]:
     memory = one.memory
     if isinstance(memory, Unknown):
-        yield f'<p class="verdict unknown">Not known: {escape(memory.reason)}</p>'
+        yield f'<p class="verdict unknown">{_said(f"not known: {memory.reason}")}</p>'
         return
     names = list(dict.fromkeys(name for phase in memory.phases for name in phase.items))
     drawn = {name: _drawn(index) for index, name in enumerate(names)}
-    yield f"<p>{escape(memory.device)}: {_gib(memory.free)} free ({escape(memory.budget_source)})</p>"
+    yield f"<p>{_said(budget(memory))}</p>"
     for phase in memory.phases:
-        yield f"<p>{escape(phase.name)}: {_gib(phase.total)}</p>"
+        yield f"<p>{_said(phase.name)}: {_gib(phase.total)}</p>"
         yield _bar(phase, memory, drawn)
     yield '<ul class="keys">'
     for name, (kind, color) in drawn.items():
-        yield f'<li><span class="key {kind}" style="background-color:{color}"></span>{escape(name)}</li>'
-    yield f"</ul><p>{escape(how_known(one, memory))}</p>"
+        yield f'<li><span class="key {kind}" style="background-color:{color}"></span>{_said(name)}</li>'
+    yield f"</ul><p>{_said(how_known(one, memory))}</p>"
     yield from _fitting(one, memory)
 
 
@@ -65,9 +66,9 @@ def _bar(phase: Phase, memory: Memory, drawn: dict[str, tuple[str, str]]) -> str
         f'<i class="{drawn[name][0]}" style="width:{100 * size / most:.2f}%;background-color:{drawn[name][1]}"></i>'
         for name, size in phase.items.items()
     )
-    said = "; ".join(f"{name} {_gib(size)}" for name, size in phase.items.items())
+    label = "; ".join(f"{_said(name)} {_gib(size)}" for name, size in phase.items.items())
     edge = f'<b style="left:{100 * memory.free / most:.2f}%"></b>'
-    return f'<div class="bar" role="img" aria-label="{escape(said)}" title="{escape(said)}">{parts}{edge}</div>'
+    return f'<div class="bar" role="img" aria-label="{label}" title="{label}">{parts}{edge}</div>'
 
 
 def _drawn(index: int) -> tuple[str, str]:
@@ -78,17 +79,21 @@ def _drawn(index: int) -> tuple[str, str]:
 def _fitting(one: Told, memory: Memory) -> Iterator[str]:
     if one.solved is not None:
         key, value = one.solved
-        found = f"the largest that fits is {value}" if value else "no value fits"
-        yield f"<p>{escape(key)}: {found} (computed)</p>"
+        yield f"<p>{escape(key)}: {_said(largest(value))} {_said(HIGH_END)}</p>"
     if not one.fitting:
-        yield f"<p>{FITS if memory.peak.total + memory.margin <= memory.free else NOTHING_FITS}</p>"
+        yield f"<p>{_said(FITS if memory.peak.total + memory.margin <= memory.free else NOTHING_FITS)}</p>"
         return
-    yield "<h2>What makes it fit</h2>"
-    yield "<table><thead><tr><th>settings</th><th>peak</th><th>effect</th></tr></thead><tbody>"
+    yield f"<h2>{_said('What makes it fit')}</h2>"
+    heads = "".join(f"<th>{_said(head)}</th>" for head in ("settings", "the peak", "what it does"))
+    yield f"<table><thead><tr>{heads}</tr></thead><tbody>"
     for way in one.fitting:
-        settings = ", ".join(f"{key}: {value}" for key, value in way.settings)
-        yield f"<tr><td>{escape(settings)}</td><td>{_gib(way.peak)}</td><td>{EFFECTS[way.effect]}</td></tr>"
+        cells = (escape(settings_of(way)), _gib(way.peak), _said(EFFECTS[way.effect]))
+        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     yield "</tbody></table>"
+
+
+def _said(text: str) -> str:
+    return escape(said(text))
 
 
 def _gib(size: int) -> str:

@@ -33,7 +33,8 @@ class ShownWay(TypedDict):
 
 class ShownRun(TypedDict):
     """A run on its card. `low` and `high` are the ends between which the true peak is expected; `solved` has the key
-    that was asked for and the largest value that fits, null where none does."""
+    that was asked for and the largest value that fits, null where none does. `smallest_card` has the bytes of the
+    smallest usual card that holds the run as it is, 0 where none does or the run takes no card."""
 
     device: str
     free: int
@@ -45,6 +46,7 @@ class ShownRun(TypedDict):
     phases: list[ShownPhase]
     fitting: list[ShownWay]
     solved: Mapping[str, int | None]
+    smallest_card: int
 
 
 class MemoryDocument(Head):
@@ -82,4 +84,5 @@ def _run(one: Told) -> ShownRun | UnknownRun:
         phases=[shown(ShownPhase, phase) for phase in memory.phases],
         fitting=[shown(ShownWay, way, settings=dict(way.settings)) for way in one.fitting],
         solved={one.solved[0]: one.solved[1]} if one.solved else {},
+        smallest_card=one.card,
     )

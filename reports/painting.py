@@ -6,8 +6,9 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
+from ..doctor.model.columns import cells, cut, padded
 from ..doctor.model.printable import printable
 from ..doctor.model.record import dataclass
 from ..doctor.model.said import said
@@ -83,32 +84,12 @@ def rows(lines: Iterable[Line], screen: Screen) -> int:
     return sum(max(1, -(-cells(text) // screen.width)) for text in texts)
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal a text takes: characters of East Asia are two wide, marks above others none."""
-    return len(text) if text.isascii() else _cells(text)
-
-
-@lru_cache(4096)  # words come again, and lines are counted before they are shown
-def _cells(text: str) -> int:
-    return sum(map(_cells_of_one, text))
-
-
-@cache
-def _cells_of_one(character: str) -> int:
-    from unicodedata import combining, east_asian_width
-
-    return 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
-
-
 def shortened(text: str, room: int) -> str:
     """The beginning of a text in one line of so many columns, with … where it goes on."""
     text = " ".join(text.split())
     if cells(text) <= room:
         return text
-    kept = text[: max(room - 1, 1)]
-    while len(kept) > 1 and cells(kept) > room - 1:
-        kept = kept[:-1]
-    return f"{kept.rstrip()}…"
+    return f"{cut(text, max(room - 1, 1)).rstrip()}…"
 
 
 def _broken(line: Line, screen: Screen) -> Iterator[Spans]:
@@ -126,11 +107,6 @@ def spoken(text: str) -> str:
     """A part of a line in the reader's language: where blanks end it for a column, as wide as it was, or with one."""
     made = said(text)
     return made if made == text or not text.endswith("  ") else padded(f"{made.rstrip()} ", cells(text))
-
-
-def padded(text: str, width: int) -> str:
-    """The text with blanks behind it, so many columns wide at least."""
-    return text + " " * (width - cells(text))
 
 
 def _wrapped(line: Wrapped, width: int) -> Iterator[Spans]:

@@ -7,11 +7,12 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from ..doctor.model import Config, Finding, Outcome, Report, Where
+from ..doctor.model.columns import cells, padded
 from ..doctor.model.said import AsIs, filled, joined, listed, said
 from . import words
 from .checked import Checked
 from .excerpt import excerpt
-from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, cells, padded, rows, shortened, spoken
+from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, rows, shortened, spoken
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 VERDICTS = {"error": "red", "unknown": "yellow", "warning": "yellow", "note": "green", "good": "green"}

@@ -9,7 +9,7 @@ from ...reports import memory as report
 from ...reports import memory_html, memory_json
 from ...reports.painting import PAGE, paint
 from ..memory import placed
-from ..memory.fitting import SOLVED, fitting, largest
+from ..memory.fitting import SOLVED, fitting, largest, smallest_card
 from ..memory.rehearsal import question_of, with_rehearsed
 from ..model import Facts, Unknown
 from ..model.memory import Rehearsed
@@ -83,4 +83,5 @@ def looked_at(facts: Facts, options: argparse.Namespace) -> report.Told:
         rehearsed=found,
         fitting=tuple(ways),
         solved=None if options.solve is None else (options.solve, solved),
+        card=smallest_card(shown.peak.total + shown.margin) if on.case.card else 0,
     )

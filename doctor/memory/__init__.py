@@ -13,6 +13,7 @@ from ..families.network import TITLES, offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
 from ..model.record import dataclass, replace
+from ..model.said import filled, joined
 from .bytes import QUANTIZED, WIDTHS
 from .case import GIB, Case, buckets
 from .ladder import alternatives_of
@@ -184,4 +185,4 @@ def _assumptions(
         parts.append("pictures as large as the resolution")
     if sizes.assumed:
         parts.append(sizes.assumed)
-    return "assumes " + ", ".join(parts)
+    return filled("assumes {what}", {"what": joined(", ", parts)})

@@ -77,7 +77,7 @@ class Case:
         """What is held for the network beside its gradients."""
         return {
             "LoRA weights": 4 * self.trained * (2 if self.recipe.ema.use else 1),
-            "optimizer": int(state_bytes(self.recipe.optimizer.name) * self.trained),
+            "optimizer state": int(state_bytes(self.recipe.optimizer.name) * self.trained),
         }
 
     @cached_property

@@ -41,7 +41,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     in_full = case.on_mps and not card  # attention scores
 
     encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
-    adapter = {"adapter": _adapter(case)} if recipe.adapter and not card else {}
+    adapter = {"training adapter": _adapter(case)} if recipe.adapter and not card else {}
     pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(case), pictures) if _fits(phase, case))
     arriving = min(_largest(case), PIECE) * 4 * COPIES if card else _largest(case) * sizes.stored
@@ -147,7 +147,7 @@ def _captions(case: Case) -> Phase:
     work = int(TEXT_ENCODER_WORK * width / 2 * sizes.text_encoder)
     items = {"text encoder": _text_encoder(case), "encoding": work}
     if case.recipe.adapter and not card:
-        items["adapter"] = _adapter(case)
+        items["training adapter"] = _adapter(case)
     is_mapped = not card and not case.on_mps and not _is_streamed(case) and sizes.text_stored == width
     if not card:  # that of the text encoder and the one that waits for it
         items["the other process"] = HOST_BASE

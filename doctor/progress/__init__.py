@@ -9,6 +9,7 @@ import time
 from typing import TextIO
 
 from ..model.amounts import amount
+from ..model.columns import cells, cut, padded
 from ..model.printable import printable
 from ..model.said import said
 
@@ -59,7 +60,7 @@ class Told(Progress):
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
         self.text = ""
-        self.drawn = 0  # characters of the line that is shown now
+        self.drawn = 0  # columns of the line that is shown now
         self.turn = 0
         self.began = self.last = self.moved = time.monotonic()  # the work, the last line, the bytes
         self.timed = True  # whether its seconds are told
@@ -88,7 +89,7 @@ class Told(Progress):
         if total != self.total:
             self.total, self.moved = total, time.monotonic()
         rate = done / max(time.monotonic() - self.moved, 1e-3)
-        left = f"  {_clock((total - done) / rate)} left" if done else ""
+        left = f"  {_left((total - done) / rate)}" if done else ""
         short = "/".join(name.replace("\\", "/").rsplit("/", 2)[-2:])
         self._show(f"{done / total:4.0%}  {amount(done)} of {amount(total)}, {amount(int(rate))}/s{left}  {short}")
 
@@ -96,7 +97,7 @@ class Told(Progress):
         text, now = f"step {step}/{total}  loss {loss:.4f}{_speed(rate)}", time.monotonic()
         if self.live:
             self.timed = False
-            self._show(text + (f"  {_clock((total - step) / rate)} left" if rate > 0.0 else ""))
+            self._show(text + (f"  {_left((total - step) / rate)}" if rate > 0.0 else ""))
         elif self.stepped is None or now - self.stepped >= STEPS or step == total:
             self.stepped, self.timed = now, False
             self._line(text)
@@ -124,16 +125,16 @@ class Told(Progress):
                 if self.live and quiet >= FIRST:
                     self._draw(passed)
                 elif not self.live and self.timed and quiet >= min(max(LINE, passed / 2), LONGEST):
-                    self._line(f"  {self.text}{', ' * bool(self.text)}{_clock(passed)} so far")
+                    self._line(f"  {self.text}{', ' * bool(self.text)}{said(f'{_clock(passed)} so far')}")
 
     def _draw(self, passed: float) -> None:
         from shutil import get_terminal_size
 
         self.turn = (self.turn + 1) % len(TURNS)
         told = f"{TURNS[self.turn]} {self.text}{'  ' * bool(self.text)}{_clock(passed) if self.timed else ''}"
-        told = told[: max(20, get_terminal_size().columns) - 1]
-        self._write("\r" + told.ljust(self.drawn))
-        self.drawn = len(told)
+        told = cut(told, max(20, get_terminal_size().columns) - 1)
+        self._write("\r" + padded(told, self.drawn))
+        self.drawn = cells(told)
 
     def _line(self, text: str) -> None:
         with self.lock:
@@ -167,6 +168,10 @@ def _speed(rate: float) -> str:
     if rate <= 0.0:
         return ""
     return f"  {rate:.2f} it/s" if rate >= 1.0 else f"  {1.0 / rate:.1f} s/it"
+
+
+def _left(seconds: float) -> str:
+    return said(f"{_clock(seconds)} left")
 
 
 def _clock(seconds: float) -> str:

@@ -21,8 +21,26 @@ ARGPARSE = (
     *("argument {name}: not allowed with argument {other}", "one of the arguments {names} is required"),
 )
 # Of one word, or written where no text is looked for.
-SHORT = ("on {device}", "install {package}", "recorded: {machine}", "measured: {how}", "the other process")
+SHORT = (
+    "on {device}",
+    "install {package}",
+    "recorded: {machine}",
+    "measured: {how}",
+    "the other process",
+    "assumes {what}",
+)
 HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature", "Measured")
+# What memory is held for, in one or two words; none is a key of a config.
+HELD = (
+    "LoRA weights",
+    "activations",
+    "gradients",
+    "attention scores",
+    "optimizer state",
+    "encoding",
+    "drawing",
+    "decoding",
+)
 
 
 def of_registries() -> Iterator[tuple[str, str, str]]:
@@ -37,6 +55,7 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
         yield from (("screen", f"{{count}} {word}", "reports/words.py") for word in (one, several))
     for area in ("settings", *AREAS):
         yield "screen", area, "doctor/examine/judged.py"
+    yield from (("commands", name, "doctor/memory/phases.py") for name in HELD)
     yield from (("help", text, "argparse") for text in ARGPARSE)
     yield from (("rules", text, "maintenance/messages/registries.py") for text in SHORT)
     for rule in all_rules():

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from zdoctor.doctor import progress
+from zdoctor.doctor.model.columns import cells
 from zdoctor.doctor.progress import Told, open_progress
 
 
@@ -98,6 +99,16 @@ def test_a_row_never_wraps_and_cuts_off_no_number(columns: int, monkeypatch: pyt
     assert len(row) < columns
     assert "1234/3000" in row and (columns < 40 or ("loss 0.4321" in row and "2.4 s/it" in row))
     assert columns < 60 or "1:10:05 left" in row
+
+
+def test_a_row_of_wide_characters_never_wraps_and_is_wiped_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    told = Told(io.StringIO(), live=True)
+    told.doing("正在检查模型文件" * 4)
+    told._draw(0.0)
+    told.close()
+    _, row, wiped, _ = told.stream.getvalue().split("\r")  # type: ignore[attr-defined]
+    assert 38 <= cells(row) < 40 and cells(row) == len(wiped) and not wiped.strip()
 
 
 def test_bytes_are_told_with_their_speed_and_what_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,12 @@ import pytest
 from zdoctor.doctor import languages
 from zdoctor.doctor.examine.examination import Examination, examine_config
 from zdoctor.doctor.model import Config, Finding, Fix, Plan, Report, Where, found
+from zdoctor.doctor.model.columns import cells
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.said import said, speak
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.reports import plan, terminal
-from zdoctor.reports.painting import Screen, Typed, Wrapped, broken, cells, paint, shortened
+from zdoctor.reports.painting import Screen, Typed, Wrapped, broken, paint, shortened
 from zdoctor.tests.machines import load
 from zdoctor.tests.reports.test_reports import CASES, ROOT, compare
 

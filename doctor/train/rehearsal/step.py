@@ -25,7 +25,7 @@ from .alive import Alive
 from .inputs import Batch, Called, inputs_of
 from .watch import Held, Watch
 
-OPTIMIZER = "optimizer"
+OPTIMIZER = "optimizer state"
 # The types that a step computes in. "copied": in bfloat16, and the LoRA in float32 on copies of what it is given, as
 # ai-toolkit has it; "bfloat16" and "float32": all alike, as our own LoRA and peft's under autocast; "float16":
 # Linears of 8 bits multiply in float16, all else in float32, as our own runner has it on a card without bfloat16.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.memory import GIB
-from zdoctor.doctor.memory.fitting import SOLVED, fitting, largest
+from zdoctor.doctor.memory.fitting import SOLVED, fitting, largest, smallest_card
 from zdoctor.doctor.memory.phases import highest_of
 from zdoctor.doctor.memory.rehearsal import Question, question_of
 from zdoctor.doctor.model import Unknown
+from zdoctor.doctor.model.columns import cells
 from zdoctor.doctor.model.memory import Rehearsed
 from zdoctor.doctor.probe.rehearsal import rehearse
 from zdoctor.tests import machines
@@ -61,11 +63,43 @@ def test_a_run_is_held_against_the_card(
     words = ["memory", config, "--machine", machine, "--no-rehearsal", "--solve", "rank"]
     assert main(words) == 1
     text = capsys.readouterr().out
-    assert "training step" in text and "free on the card" in text and "was not rehearsed" in text
+    assert "training step" in text and "free here" in text and "was not rehearsed" in text
     assert "rank: no value fits" in text
     page = tmp_path / "m.html"
     assert main([*words, "--format", "html", "-o", str(page)]) == 1
     assert "<title>zdoctor memory" in page.read_text() and "training step" in page.read_text()
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN", "zh_TW", "vi"])
+def test_bars_begin_and_end_below_each_other_and_no_text_stays_english(
+    language: str, config: str, machine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["--lang", language, "memory", config, "--machine", machine, "--no-rehearsal", "--solve", "rank"]
+    page = tmp_path / "m.html"
+    assert main(words) == main([*words, "--format", "html", "-o", str(page)]) == 1
+    text = capsys.readouterr().out
+    phases = text.split("\n\n")[1]
+    ends = {cells(re.sub(r" \S+ GiB$", "", line)) for line in phases.splitlines()[:-1]}
+    assert len(ends) == 1 and len(phases.splitlines()) > 3
+    for shown in (text, re.sub(r"<style>.*?</style>|<[^>]+>", "\n", page.read_text(), flags=re.DOTALL)):
+        shown = re.sub(r"\(recorded.*?\)|（recorded.*?）", "", shown.replace(config, ""))
+        left = re.findall(r"\b(?:of|is|are|it|to|the|was|at|that)\b[^\n]*|weights|settings\n|gradients", shown)
+        assert bool(left) == (language == "en"), left
+
+
+def test_the_smallest_card_that_would_do(config: str, machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = told(capsys, config, "--machine", machine, "--no-rehearsal")["runs"]
+    assert run["smallest_card"] == smallest_card(run["high"]) >= run["high"] > run["free"]
+    assert main(["memory", config, "--machine", machine, "--no-rehearsal"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"the smallest usual card that holds it has {run['smallest_card'] // 10**9} GB." in shown
+
+
+@pytest.mark.parametrize(
+    ("peak", "size"), [(1, 6), (23_500_000_000, 24), (23_600_000_000, 32), (15_700_000_000, 20), (200_000_000_000, 0)]
+)
+def test_a_card_keeps_a_fiftieth_for_its_driver(peak: int, size: int) -> None:
+    assert smallest_card(peak) == size * 10**9
 
 
 def test_json_says_what_the_picture_says(config: str, machine: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,7 +118,7 @@ def test_of_two_experts_one_waits_with_low_vram(low_vram: bool) -> None:
     one, two = (placed_run(name, 512, **changes) for name in ("wan21", "wan22_14b"))
     held, of_two = step_of(one).items, step_of(two).items
     assert of_two["transformer"] == (1 if low_vram else 2) * held["transformer"]
-    assert of_two["optimizer"] == 2 * held["optimizer"] and of_two["activations"] == held["activations"]
+    assert of_two["optimizer state"] == 2 * held["optimizer state"] and of_two["activations"] == held["activations"]
     waiting = max(host_phases_of(two.case).values()) - max(host_phases_of(one.case).values())
     assert waiting == (held["transformer"] if low_vram else 0)
 
