@@ -1,6 +1,6 @@
-"""A training step of FLUX.2 by ai-toolkit's own code, beside the runner's with the same weights, in float32.
+"""A training step by ai-toolkit's own code, beside the runner's with the same weights, in float32.
 
-    python benchmarks/ai_toolkit_step.py CHECKOUT
+    python benchmarks/ai_toolkit_step.py CHECKOUT flux2|chroma
 
 Tiny random weights; ai-toolkit's class, its way of packing and of unpacking, and its loss. Prints how far
 predictions, losses and the gradients of all weights are apart, relative to the largest. Needs
@@ -10,64 +10,150 @@ einops beside the train extra.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from zdoctor.doctor.families.models.flux2_in_diffusers import flux2_original_name
+from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.record.single_file import original_parts
-from zdoctor.doctor.train.families import flux2
-from zdoctor.tests.flux2 import TINY, Flux2Transformer2DModel
+from zdoctor.doctor.train.families import FamilyModule, chroma, flux2, packed, unpacked
+from zdoctor.tests import chroma as tiny_chroma
+from zdoctor.tests import flux2 as tiny_flux2
 
-SWAPPED = "norm_out.linear.weight"
+
+class Batch(NamedTuple):
+    """What a step is made of: a text of each picture, by its states."""
+
+    clean: Tensor
+    noise: Tensor
+    t: Tensor
+    states: Sequence[Tensor]
+
+    @property
+    def noisy(self) -> Tensor:
+        share = self.t.view(-1, 1, 1, 1)
+        return (1 - share) * self.clean + share * self.noise
 
 
-def main(checkout: Path) -> None:
-    sys.modules.setdefault("torchvision", ModuleType("torchvision"))  # for pictures from files alone
-    sys.path.insert(0, str(checkout / "extensions_built_in" / "diffusion_models" / "flux2"))
+class Compared(NamedTuple):
+    """Our module and our class with its tiny config; ai-toolkit's model, and what it answers to a batch."""
+
+    family: FamilyModule
+    ours: Any
+    theirs: Any
+    answer: Callable[[Any, Batch], Tensor]
+    tokens: Sequence[int]
+
+
+SIZES = {"in_channels": 16, "context_in_dim": 24, "hidden_size": 16, "num_heads": 2}
+
+
+def of_flux2() -> Compared:
     model, sampling = (import_module(f"src.{name}") for name in ("model", "sampling"))
+    tiny = tiny_flux2.TINY
+    depths = {"depth": tiny["num_layers"], "depth_single_blocks": tiny["num_single_layers"]}
+    params = model.Flux2Params(**SIZES, **depths, axes_dim=tiny["axes_dims_rope"], use_guidance_embed=False)
+
+    def answer(theirs: Any, batch: Batch) -> Tensor:
+        text, text_ids = sampling.batched_prc_txt(torch.stack(list(batch.states)))
+        image, ids = sampling.batched_prc_img(_cells(batch.noisy))  # its VAE gives latents in cells
+        out = theirs(x=image, x_ids=ids, timesteps=batch.t, ctx=text, ctx_ids=text_ids, guidance=torch.ones(2))
+        return _from_cells(torch.cat(sampling.scatter_ids(out, ids)).squeeze(2))
+
+    ours = tiny_flux2.Flux2Transformer2DModel(**tiny)
+    return Compared(flux2, ours, model.Flux2(params), answer, (flux2.PROMPT,) * 2)
+
+
+def of_chroma() -> Compared:
+    """Of prompts of one length: of others ai-toolkit has one mask for all."""
+    model = import_module("src.model")
+    tiny = tiny_chroma.TINY
+    params = model.ChromaParams(
+        **SIZES,
+        mlp_ratio=4.0,
+        depth=tiny["num_layers"],
+        depth_single_blocks=tiny["num_single_layers"],
+        axes_dim=tiny["axes_dims_rope"],
+        theta=10_000,
+        qkv_bias=True,
+        guidance_embed=True,
+        approximator_in_dim=64,  # which its code has in numbers
+        approximator_depth=tiny["approximator_layers"],
+        approximator_hidden_size=tiny["approximator_hidden_dim"],
+        _use_compiled=False,
+    )
+
+    def answer(theirs: Any, batch: Batch) -> Tensor:
+        filled = torch.zeros(2, 512, 24)
+        mask = torch.zeros(2, 512)
+        for place, states in enumerate(batch.states):
+            filled[place, : len(states)] = states
+            mask[place, : len(states) - 1] = 1.0  # it adds the one that fills up
+        height, width = batch.noisy.shape[2:]
+        ids = chroma.flux.cell_ids(height, width, 0).expand(2, -1, -1)
+        out = theirs(
+            img=packed(batch.noisy),
+            img_ids=ids,
+            txt=filled,
+            txt_ids=torch.zeros(2, 512, 3),
+            txt_mask=mask,
+            timesteps=batch.t,
+            guidance=torch.zeros(2),
+        )
+        return unpacked(out, height, width)
+
+    ours = tiny_chroma.ChromaTransformer2DModel(**{**tiny, "approximator_num_channels": 64})
+    return Compared(chroma, ours, model.Chroma(params), answer, (7, 7))
+
+
+FAMILIES: Mapping[str, Callable[[], Compared]] = {"flux2": of_flux2, "chroma": of_chroma}
+
+
+def main(checkout: Path, name: str) -> None:
+    sys.modules.setdefault("torchvision", ModuleType("torchvision"))  # for pictures from files alone
+    sys.path.insert(0, str(checkout / "extensions_built_in" / "diffusion_models" / name))
     torch.manual_seed(0)
-    sizes = {"in_channels": 16, "context_in_dim": 24, "hidden_size": 16, "num_heads": 2}
-    depths = {"depth": TINY["num_layers"], "depth_single_blocks": TINY["num_single_layers"]}
-    params = model.Flux2Params(**sizes, **depths, axes_dim=TINY["axes_dims_rope"], use_guidance_embed=False)
-    theirs, ours = model.Flux2(params), Flux2Transformer2DModel(**TINY)
+    family, ours, theirs, answer, tokens = FAMILIES[name]()
     for value in theirs.parameters():
         value.data.normal_(std=value.shape[-1] ** -0.5)
-    parts = original_parts(flux2_original_name, ours.state_dict())
+    kind = classes()[type(ours).__name__]
+    held = ours.state_dict()
+    parts = original_parts(kind.original, held)
     given: dict[str, Tensor] = {}
-    for name, of in parts.items():
-        whole = _turned(theirs.state_dict()[name], of)
-        given |= {part: one.clone() for part, one in zip(of, whole.chunk(len(of)), strict=True)}
+    for one, of in parts.items():
+        ends = accumulate((len(held[part]) for part in of), initial=0)
+        whole = _turned(theirs.state_dict()[one], of, kind.swapped)
+        given |= {part: whole[start:end].clone() for part, (start, end) in zip(of, pairwise(ends), strict=True)}
     ours.load_state_dict(given)
 
-    clean, noise, t = torch.randn(2, 4, 8, 6), torch.randn(2, 4, 8, 6), torch.tensor([0.3, 0.85])
-    states, share = torch.randn(2, flux2.PROMPT, 24), torch.tensor([0.3, 0.85]).view(-1, 1, 1, 1)
-    guess = flux2.predict(ours, (1 - share) * clean + share * noise, t, [{"states": one} for one in states])
-    loss = (guess - (noise - clean)).square().mean()
-    torch.autograd.backward(loss)
-
-    clean, noise, guess = _cells(clean), _cells(noise), _cells(guess)  # its VAE gives latents in cells
-    text, text_ids = sampling.batched_prc_txt(states)
-    image, ids = sampling.batched_prc_img((1 - share) * clean + share * noise)
-    out = theirs(x=image, x_ids=ids, timesteps=t, ctx=text, ctx_ids=text_ids, guidance=torch.ones(2))
-    answer = torch.cat(sampling.scatter_ids(out, ids)).squeeze(2)
-    their_loss = (answer - (noise - clean)).square().mean()
-    torch.autograd.backward(their_loss)
+    noises = [torch.randn(2, 4, 8, 6) for _ in range(2)]
+    batch = Batch(noises[0], noises[1], torch.tensor([0.3, 0.85]), [torch.randn(count, 24) for count in tokens])
+    guesses = (
+        family.predict(ours, batch.noisy, batch.t, [{"states": one} for one in batch.states]),
+        answer(theirs, batch),
+    )
+    losses = [(guess - (batch.noise - batch.clean)).square().mean() for guess in guesses]
+    for loss in losses:
+        torch.autograd.backward(loss)
 
     mine, other = dict(ours.named_parameters()), dict(theirs.named_parameters())
+    learnt = {one: of for one, of in parts.items() if other[one].grad is not None}
     apart = (
-        _apart(torch.cat([mine[part].grad for part in of]), _turned(other[n].grad, of)) for n, of in parts.items()
+        _apart(torch.cat([mine[part].grad for part in of]), _turned(other[one].grad, of, kind.swapped))
+        for one, of in learnt.items()
     )
-    print(f"prediction {_apart(guess, answer):.1e}, loss {_apart(loss, their_loss):.1e}")
-    print(f"gradients of {len(parts)} weights: at most {max(apart):.1e}")
+    print(f"prediction {_apart(*guesses):.1e}, loss {_apart(*losses):.1e}")
+    print(f"gradients of {len(learnt)} of {len(parts)} weights: at most {max(apart):.1e}")
 
 
-def _turned(whole: Tensor, parts: list[str]) -> Tensor:
-    return torch.cat(whole.chunk(2)[::-1]) if parts == [SWAPPED] else whole
+def _turned(whole: Tensor, parts: list[str], swapped: Sequence[str]) -> Tensor:
+    return torch.cat(whole.chunk(2)[::-1]) if parts[0] in swapped else whole
 
 
 def _cells(latent: Tensor) -> Tensor:
@@ -77,9 +163,14 @@ def _cells(latent: Tensor) -> Tensor:
     return cells.reshape(count, 4 * depth, height // 2, width // 2)
 
 
+def _from_cells(cells: Tensor) -> Tensor:
+    count, depth, height, width = cells.shape
+    return torch.nn.functional.pixel_shuffle(cells, 2).view(count, depth // 4, 2 * height, 2 * width)
+
+
 def _apart(one: Any, other: Any) -> float:
     return float(((one - other).abs().max() / other.abs().max()).detach())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -27,7 +27,9 @@ def pairs_of(family: str, config: Mapping[str, object] | None = None, *, blocks:
     draw = torch.Generator().manual_seed(0)
     found: Pairs = {}
     shared: dict[str, Tensor] = {}
-    for name, (out, inputs) in linears_of(record.transformer.name, config or {}).items():
+    if config is None:
+        config = {} if record.memory is None else record.memory.config("")
+    for name, (out, inputs) in linears_of(record.transformer.name, config).items():
         of, _, rest = name.partition(".")
         if of in record.lora_blocks and int(rest.partition(".")[0]) < blocks:
             owner = record.transformer.original(f"{name}.weight")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UserError
-from ..families import family_of
+from ..families import family_of, in_diffusers
 from ..model import Run, Schema, Unknown
 from ..model.record import replace
 from ..model.trainer import RUNNER, Folders
@@ -23,8 +23,10 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders = lambda _: 
             f"Start {run.trainer} itself; zdoctor run -- COMMAND checks first and explains a crash.",
         )
     made: Run = loaded(room).for_runner(run, schema, folders)
-    own = family_of(family_of(made.recipe.architecture).in_diffusers)
-    trained = made.recipe if own.own is None else replace(made.recipe, architecture=own.name)
+    family = family_of(made.recipe.architecture)
+    own = in_diffusers(family)
+    same = own is family or own.own is None
+    trained = made.recipe if same else replace(made.recipe, architecture=own.name)
     return replace(made, trainer=RUNNER, recipe=trained)
 
 

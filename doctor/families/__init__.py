@@ -10,6 +10,7 @@ from .flux.record import FAMILIES as _OF_FLUX
 from .models import (
     anima,
     boogu,
+    chroma,
     ernie,
     flux2,
     flux2_in_diffusers,
@@ -49,7 +50,21 @@ def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
 
 # Of classes that build on others, the one with more first (`class_in`).
 _MODULES = (
-    *(anima, boogu, ernie, flux2, flux2_in_diffusers, hidream, ideogram4, krea2, ltx2, omnigen2, lumina2, nucleus),
+    *(
+        anima,
+        boogu,
+        chroma,
+        ernie,
+        flux2,
+        flux2_in_diffusers,
+        hidream,
+        ideogram4,
+        krea2,
+        ltx2,
+        omnigen2,
+        lumina2,
+        nucleus,
+    ),
     *(prx, stable_diffusion, wan, zeta_chroma),
 )
 _FAMILIES = registry(
@@ -76,6 +91,11 @@ def family_of(architecture: str | None) -> Family:
     return _FAMILIES.get(architecture or "", BLANK)
 
 
+def in_diffusers(family: Family) -> Family:
+    """The record of the same models in diffusers' own class."""
+    return family_of(family.in_diffusers) if family.in_diffusers else family
+
+
 def no_record(architecture: str | None) -> str:
     """Why nothing can be said of the files and the memory of a model without a record."""
     return f"no record of {architecture or 'this model'} says what it is made of"
@@ -84,7 +104,7 @@ def no_record(architecture: str | None) -> str:
 def trained() -> tuple[str, ...]:
     """The architectures that zdoctor's own runner trains, as configs name them."""
     others = {family.in_diffusers for family in families()}
-    found = {family.name: family_of(family.in_diffusers or family.name) for family in families()}
+    found = {family.name: in_diffusers(family) for family in families()}
     return tuple(name for name, trained_as in found.items() if trained_as.own is not None and name not in others)
 
 

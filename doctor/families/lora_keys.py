@@ -63,8 +63,8 @@ _FOREIGN = {
 _EMBEDDINGS = ("emb_params", "string_to_param", "string_to_token", "clip_l", "clip_g", "t5xxl", "qwen")
 
 
-def read_lora(path: str, file: WeightFile) -> Lora:
-    """What the adapter file that was named as `path` holds, by its header."""
+def read_lora(path: str, file: WeightFile, base_class: str = "") -> Lora:
+    """What the adapter file that was named as `path` holds, by its header; `base_class` is its base model's."""
     parts: dict[str, dict[str, str]] = {}
     others: list[str] = []
     for name in file.tensors:
@@ -77,7 +77,7 @@ def read_lora(path: str, file: WeightFile) -> Lora:
     if not kind:
         return Lora(path, file, holds=_holds(file.tensors), others=tuple(file.tensors))
     modules = [_module(key, of) for key, of in parts.items()]
-    class_name = _class_of(modules, file)
+    class_name = _class_of(modules, file, base_class)
     title = family_with(class_name).title if class_name else ""
     if class_name:
         modules = [placed(module, classes()[class_name]) for module in modules]
@@ -132,9 +132,12 @@ def _module(key: str, parts: Mapping[str, str]) -> AdaptedModule:
     return AdaptedModule(key, prefix, key.removeprefix(prefix), parts, words=words)
 
 
-def _class_of(modules: Iterable[AdaptedModule], file: WeightFile) -> str:
+def _class_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class: str) -> str:
     """The class with the most of these modules, where it has nearly all, and with the most of their sizes; "" where
-    none has, or several alike.
+    none has.
+
+    Several have as many where Flux's modulation has no LoRA, which Chroma lacks: then the one that the metadata name,
+    the base model's, or else the first.
     """
     of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
     ranks: dict[str, tuple[int, int]] = {}
@@ -151,7 +154,13 @@ def _class_of(modules: Iterable[AdaptedModule], file: WeightFile) -> str:
             fit = max(_fitting(own, linears_of(kind.name, config), file) for config in configs)
             ranks[kind.name] = max((len(own), fit), ranks.get(kind.name, (0, 0)))
     best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
-    return best[0] if len(best) == 1 else ""
+    told = [name for name in best if _is_named(family_with(name).base_version, file.metadata)]
+    return next(iter((*told, *({base_class} & {*best}), *best)), "")
+
+
+def _is_named(version: str, metadata: Mapping[str, str]) -> bool:
+    """By most programs, or by sd-scripts."""
+    return version in (metadata.get("ss_base_model_version"), metadata.get("ss_model_type"))
 
 
 def _fitting(modules: Iterable[AdaptedModule], linears: Mapping[str, tuple[int, ...]], file: WeightFile) -> int:

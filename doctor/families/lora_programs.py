@@ -62,6 +62,18 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
         "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
         "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
     },
+    "ChromaTransformer2DModel": {
+        "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
+        "diffusers": (
+            _Spelling("transformer.", "d", ("A", "dot")),
+            _Spelling("transformer.", "d", ("down",), (False,)),
+            _Spelling("lora_unet_", "o", ("down",)),
+            _Spelling("diffusion_model.", "o", ("down",)),
+        ),
+        "ai-toolkit": (_Spelling("transformer.", "d", ("A", "down")),),
+        "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
+        "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
+    },
     "Flux2Transformer2DModel": {
         "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
         "diffusers": (

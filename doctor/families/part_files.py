@@ -16,7 +16,7 @@ from ..model.recipe import PartFile
 from ..model.record import replace
 from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
-from . import classes, family_of, family_with
+from . import classes, family_of, family_with, in_diffusers
 from .record import Tokenizer
 from .record.shapes import BadConfig, Shapes, Tensors
 
@@ -74,9 +74,18 @@ def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
 
 def with_parts(made: Run, run: Run) -> Run:
     """`made`, which is `run` in the words of zdoctor's own runner, with the files of its parts: it opens them all."""
-    parts = tuple(replace(part, when="", loose=False) for part in part_files(run))
+    parts = tuple(replace(_as_opened(run, part), when="", loose=False) for part in part_files(run))
     named = {part.option: run.settings[part.option] for part in parts if part.option in run.settings}
     return replace(made, settings={**made.settings, **named}, recipe=replace(made.recipe, parts=parts))
+
+
+def _as_opened(run: Run, part: PartFile) -> PartFile:
+    """The part with the class that the runner builds, where the trainer builds its authors' own."""
+    family = family_of(run.recipe.architecture)
+    own = in_diffusers(family)
+    if own is family or own.own is None or part.class_name != family.class_name:
+        return part
+    return replace(part, class_name=own.class_name, config={})
 
 
 def written_path(run: Run, part: PartFile) -> str | None:
@@ -143,7 +152,7 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
     # or that of its authors, for which this one stands
-    of_authors = family_of(family_with(held).in_diffusers).class_name == class_name
+    of_authors = in_diffusers(family_with(held)).class_name == class_name
     if held is None or not (of_authors or classes()[held].marks == kind.marks):
         raise BadConfig(f"it holds {title_of(held)}" if held else "its tensors have other names")
     config = kind.infer(Tensors(plain, kind.other))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..families import classes, families, family_with, no_record
+from ..families import classes, families, family_with, in_diffusers, no_record
 from ..families.lora_keys import linears_of, read_lora
 from ..families.part_files import class_in, inferred_config
 from ..families.record.shapes import BadConfig
@@ -21,10 +21,11 @@ def probe_lora(world: World, path: str, base: str | None) -> Lora | Unknown:
     file = read_weight_file(world, world.absolute(path))
     if file.problem in ("missing", "unreadable"):
         return Unknown(file.detail or "there is no such file")
-    lora = Lora(path, file) if file.problem else read_lora(path, file)
+    held = None if base is None else probe_base(world, base)
+    lora = Lora(path, file) if file.problem else read_lora(path, file, held.class_name if held else "")
     copy = f"{path.removesuffix(_ENDING)}-repaired{_ENDING}"
     copied = world.stat(world.absolute(copy)) is not None
-    return replace(lora, copy=copy, copied=copied, base=None if base is None else probe_base(world, base))
+    return replace(lora, copy=copy, copied=copied, base=held)
 
 
 def probe_base(world: World, source: str) -> LoraBase:
@@ -42,8 +43,8 @@ def _of_file(world: World, source: str, place: str) -> LoraBase:
     file = read_weight_file(world, place)
     if file.problem:
         return LoraBase(source, reason=f"it cannot be read ({file.detail or file.problem})")
-    name = class_in(list(file.tensors))
-    if name is None or not family_with(name).lora_blocks:
+    name = in_diffusers(family_with(class_in(list(file.tensors)))).class_name
+    if not family_with(name).lora_blocks:
         return LoraBase(source, reason="it is no transformer that zdoctor has a record of")
     try:
         config = inferred_config(name, {key: tensor.shape for key, tensor in file.tensors.items()})
@@ -77,8 +78,9 @@ def _of_name(source: str) -> LoraBase:
         repos = (*family.repos.values(), *(flavour.repo for flavour in flavours))
         if plain not in {family.name, family.title.lower(), *family.aliases, *map(str.lower, repos)}:
             continue
-        if family.transformer is None or not family.lora_blocks:
+        own = in_diffusers(family)
+        if not own.lora_blocks:
             return LoraBase(source, reason=no_record(family.title))
-        name = family.transformer.name
-        return LoraBase(source, name, family.title, linears_of(name, {}))
+        config = {} if own.memory is None else own.memory.config(plain)
+        return LoraBase(source, own.class_name, family.title, linears_of(own.class_name, config))
     return LoraBase(source, reason="there is no such file or folder, and no family of that name")

@@ -115,9 +115,24 @@ def test_alpha_of_zero_does_nothing() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_lora_of_another_family(family: str) -> None:
-    other = "flux" if "flux" not in family and family != "flex2" else "zimage"
+    """But for Chroma's, which without Flux's modulation fits Flux, too."""
+    alike = any(word in family for word in ("flux", "flex2", "chroma"))
+    other = "zimage" if alike else "flux"
     report = looked_at(of(family), base=other)
     assert rules(report) == {"LOR008"}
+
+
+def test_what_fits_flux_and_chroma_is_what_its_metadata_or_its_base_say() -> None:
+    tensors = of("chroma in diffusers")
+    for told, base, model in (
+        ({}, None, "Flux"),
+        ({"ss_base_model_version": "chroma"}, None, "Chroma"),
+        ({"ss_model_type": "chroma"}, "flux", "Chroma"),
+        ({}, "lodestones/Chroma1-HD", "Chroma"),
+    ):
+        report = check(str(saved(Path("lora.safetensors"), tensors, told)), base=base)
+        assert f"for {model}" in report.subject
+        assert rules(report) == ({"LOR008"} if base == "flux" else set())
 
 
 def test_a_lora_of_a_family_without_a_record() -> None:

@@ -1,4 +1,4 @@
-"""Flux.1 and what was made of it: Kontext, Flex.2, Chroma."""
+"""Flux.1 and what was made of it: Kontext, Flex.2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ...model.weights import Tensor
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
@@ -20,12 +19,10 @@ from ..record import (
     KohyaMemory,
     Loader,
     Memory,
-    Origin,
     SimpleTuner,
     Tokenizer,
 )
 from ..record.block_swap import halves, halves_and_one
-from ..record.mined import mined_class
 from .tensors import TRANSFORMER
 
 _DEV = "black-forest-labs/FLUX.1-dev"
@@ -221,67 +218,4 @@ FLEX2 = replace(
     simpletuner=None,
     kohya={},
 )
-
-
-def _chroma_file(repo: str) -> str:
-    """Chroma1-HD.safetensors of lodestones/Chroma1-HD; of others ai-toolkit takes a file alone (chroma_model.py)."""
-    return f"{repo.rpartition('/')[2]}.safetensors" if repo.startswith("lodestones/Chroma1-") else ""
-
-
-def _chroma(tensors: Mapping[str, Tensor]) -> tuple[str, Mapping[str, Any]]:
-    """As many blocks as a file has are built; of one without any those that are published."""
-    lists = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
-    found: dict[str, int] = {}
-    for name in tensors:
-        place, _, rest = name.partition(".")
-        number = rest.partition(".")[0]
-        if place in lists and number.isdigit():
-            found[lists[place]] = max(found.get(lists[place], 0), int(number) + 1)
-    return "Chroma", found
-
-
-_EXTRAS = "ostris/Flex.1-alpha"
-CHROMA = replace(
-    FLEX2,
-    name="chroma",
-    title="Chroma",
-    transformer=mined_class("Chroma", "a Chroma transformer", ("distilled_guidance_layer.norms.0.scale",)),
-    loader=Loader(
-        components={
-            name: kinds
-            for name, kinds in {**_COMPONENTS, "transformer": ("Chroma",)}.items()
-            if name not in ("text_encoder", "tokenizer")
-        },
-        origins={
-            "transformer": Origin(file=_chroma_file, built=_chroma),
-            **{name: Origin(repo=_EXTRAS) for name in ("text_encoder_2", "tokenizer_2", "vae")},
-        },
-    ),
-    fits=(),
-    lora_prefixes=(),
-    base_version="chroma",
-    blocks=("double_blocks", "single_blocks"),
-    lora_blocks=(),
-    quantized_blocks=("double_blocks", "single_blocks"),
-    published={name: kind for name, kind in FLUX.published.items() if name != "text_encoder"},
-    memory=replace(
-        _MEMORY,
-        word="",
-        config=lambda name: {},
-        heads=("num_heads", 24),
-        drawn=1,
-        lora=("double_blocks", "single_blocks"),
-    ),
-    repos={"chroma1-hd": "lodestones/Chroma1-HD", "chroma1-base": "lodestones/Chroma1-Base"},
-    files={},
-    ai_toolkit=AiToolkit(bucket_step=32),
-    kohya={
-        "sd-scripts": replace(
-            _SD_SCRIPTS,
-            files={name: option for name, option in _SD_SCRIPTS.files.items() if name != "text_encoder"},
-            blocks=0,
-            memory=KohyaMemory("sd-scripts/Chroma", _NAMED_BY_FILES, halves),
-        )
-    },
-)
-FAMILIES = (FLUX, KONTEXT, FLEX2, CHROMA)
+FAMILIES = (FLUX, KONTEXT, FLEX2)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from ...families import families, family_with
+from ...families import families, family_with, in_diffusers
 from ...families import family_of as family_of_name
 from ...families.record import Family
 from ..kernels.quantized_linear import Quantization
@@ -106,8 +106,7 @@ class TextFamilyModule(FamilyModule, Protocol):
 
 def family_named(class_name: str) -> FamilyModule | None:
     """The family whose transformer is of this class."""
-    record = family_with(class_name)
-    record = family_of_name(record.in_diffusers) if record.in_diffusers else record
+    record = in_diffusers(family_with(class_name))
     return None if record.own is None else module_of(record)
 
 

@@ -98,11 +98,11 @@ def predict(
 ) -> Tensor:
     """The cells of a control image follow those of the picture, told apart by the first of their three ids."""
     _, _, height, width = noisy.shape
-    cells, ids = packed(noisy), _ids(height, width, 0)
+    cells, ids = packed(noisy), cell_ids(height, width, 0)
     count = cells.shape[1]
     for control in controls:
         cells = torch.cat([cells, packed(control.to(noisy))], dim=1)
-        ids = torch.cat([ids, _ids(control.shape[2], control.shape[3], 1)])
+        ids = torch.cat([ids, cell_ids(control.shape[2], control.shape[3], 1)])
     states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
     config: Any = model.config
     scale = torch.full((len(texts),), guidance, device=noisy.device) if config.guidance_embeds else None
@@ -125,7 +125,7 @@ def predict(
     return unpacked(output[:, :count].float(), height, width)
 
 
-def _ids(height: int, width: int, image: int) -> Tensor:
+def cell_ids(height: int, width: int, image: int) -> Tensor:
     """Which image, row and column each cell is of."""
     rows, columns = torch.meshgrid(torch.arange(height // 2), torch.arange(width // 2), indexing="ij")
     return torch.stack([torch.full_like(rows, image), rows, columns], dim=-1).reshape(-1, 3).float()

@@ -29,7 +29,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 _OWN_WORDS = {"lokr": ("factor",), "oft": ("enable_all_linear",)}
 # Without effect: there is no convolution in these models.
 _HARMLESS = ("verbose", "conv_dim", "conv_alpha")
-_OFF = ("split_qkv",)
+_OFF = ("split_qkv", "train_t5xxl")
 DROPOUTS = ("rank_dropout", "module_dropout")
 _RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
 _TEXT_RATIOS = ("loraplus_text_encoder_lr_ratio", "loraplus_lr_ratio")
@@ -48,6 +48,7 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
         wanted = " or ".join(taken)
         yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
     words = w.pairs("network_args")
+    text = (_T5,) if family_of(run.recipe.architecture).ai_toolkit.trained_text else ()
     for name, value in words.items():
         if name in DROPOUTS and not _share(value):
             yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
@@ -55,7 +56,7 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
         if kind == "lora":
             known = known or name in (_RATIOS[-1], *DROPOUTS)
             if run.trainer == "sd-scripts":
-                known = known or name in ("train_blocks", _T5, *_RATIOS, *_TEXT_RATIOS, *_INDICES.values())
+                known = known or name in ("train_blocks", *text, *_RATIOS, *_TEXT_RATIOS, *_INDICES.values())
         if not known:
             yield "network_args", f"network_args {name}={value} is not supported; leave it out"
     if kind == "lokr" and not (value := words.get("factor", "-1")).lstrip("-").isdigit():

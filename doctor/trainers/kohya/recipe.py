@@ -55,8 +55,6 @@ def _script(run: Run) -> Iterator[Reason]:
         yield "", f"The command line is not known: {run.unread}"
     if run.process_type == "datasets":
         yield "datasets", "This file holds datasets only; name the config or script that starts the training"
-    elif run.recipe.architecture == "chroma":
-        yield "model_type", "Chroma is not supported"
     elif not run.process_type:
         module = run.setting("network_module", "that is not written")
         known = " or ".join(dict.fromkeys(SCRIPTS.values()))
@@ -66,6 +64,12 @@ def _script(run: Run) -> Iterator[Reason]:
 
 
 def _model(run: Run, w: Written) -> Iterator[Reason]:
+    guided = family_of(run.recipe.architecture).guided or run.trainer != "sd-scripts"
+    if not guided and (w.number("guidance_scale", default=3.5) != 0 or not w.flag("apply_t5_attn_mask")):
+        yield (
+            "guidance_scale",
+            "Chroma is trained with apply_t5_attn_mask and guidance_scale 0 (unwritten it is 3.5); write both",
+        )
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
     own = family_of(run.recipe.architecture).own

@@ -81,9 +81,9 @@ def _sample(table: Mapping[str, Any], trainer: str, architecture: str | None) ->
     default = family.kohya[trainer].guidance if trainer in family.kohya else 3.5
     guidance = number(default, "guidance_scale")
     if not family.guided:
-        # there the answer moves by the whole number, elsewhere by one less
+        # in musubi-tuner the answer moves by the whole number, elsewhere by one less
         cfg = number(default, "scale", "cfg_scale")
-        guidance = cfg + 1.0 if cfg > 1.0 else 1.0
+        guidance = cfg + (trainer == "musubi-tuner") if cfg > 1.0 else 1.0
     control = table.get("control_image_path")
     control = control[0] if isinstance(control, list) and control else control
     return SamplePrompt(

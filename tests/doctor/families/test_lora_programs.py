@@ -19,10 +19,12 @@ from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.world.safetensors import read_weight_file
 from zdoctor.tests.loras import RANK, Pairs, as_kohya, as_peft, pairs_of, saved
 
+CHROMA = "chroma in diffusers"
 KLEIN = "flux2_klein_4b in diffusers"
 SMALL: dict[str, dict[str, int]] = {
     "zimage": {"n_layers": 1, "n_refiner_layers": 1},
     "flux": {"num_layers": 1, "num_single_layers": 1},
+    CHROMA: {"num_layers": 1, "num_single_layers": 1},
     KLEIN: {"num_layers": 1, "num_single_layers": 1, "num_attention_heads": 24},
 }
 USUAL = ("transformer.", "diffusion_model.", "lora_unet_")
@@ -72,6 +74,8 @@ def applied(family: str, tensors: dict[str, Tensor], pairs: Pairs, scale: float)
         model = model.to(torch.bfloat16).to_empty(device="cpu")
         if family == "flux":
             pipeline: Any = library.FluxPipeline(None, None, None, None, None, None, model)
+        elif family == CHROMA:
+            pipeline = library.ChromaPipeline(None, None, None, None, model)
         elif family == KLEIN:
             pipeline = library.Flux2KleinPipeline(None, None, None, None, model)
         else:

@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
+from zdoctor.tests.chroma import trainable_chroma
 from zdoctor.tests.flux import trainable_flux
 from zdoctor.tests.flux2 import trainable_flux2
 from zdoctor.tests.qwen_image import trainable_qwen_image, trainable_qwen_image_edit
@@ -38,6 +39,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of Flux.1-dev. Read only: copy what a test changes."""
     return trainable_flux(tmp_path_factory.mktemp("flux") / "model")
+
+
+@pytest.fixture(scope="session")
+def chroma(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of Chroma. Read only: copy what a test changes."""
+    return trainable_chroma(tmp_path_factory.mktemp("chroma") / "model")
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, Qwen3Config, Qwen3ForCau
 from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.components.autoencoder_kl import VAE, original_names
 from zdoctor.doctor.families.record.single_file import original_parts
+from zdoctor.tests.chroma import TINY as TINY_CHROMA
+from zdoctor.tests.chroma import ChromaTransformer2DModel
 from zdoctor.tests.flux import FluxTransformer2DModel
 
 WORDS = 8  # of the tiny tokenizers of Flux
@@ -143,6 +145,30 @@ def shards(folder: Path, tensors: dict[str, Tensor], count: int = 2) -> Path:
         for number in range(count)
     ]
     return made[0]
+
+
+def chroma_model(folder: Path, whole: Path) -> Path:
+    """A Chroma of one head; its T5 and its tokenizer are those of another folder."""
+    for name in ("tokenizer", "text_encoder", "scheduler"):
+        shutil.copytree(whole / name, folder / name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(8)
+        published = {"in_channels": 64, "attention_head_dim": 128, "num_attention_heads": 1}
+        made = ChromaTransformer2DModel(**{**TINY_CHROMA, **published, "axes_dims_rope": [16, 56, 56]})
+        made.save_pretrained(folder / "transformer", max_shard_size="2MB")
+    _vae(folder / "vae")
+    return folder
+
+
+def chroma_parts(model: Path, folder: Path) -> dict[str, Path]:
+    """The files of Chroma as sd-scripts takes them, by the names of the parts."""
+    folder.mkdir()
+    held = transformer_tensors(model / "transformer", "ChromaTransformer2DModel")
+    return {
+        "transformer": write(folder / "Chroma.safetensors", held),
+        "text_encoder": write(folder / "t5xxl.safetensors", tensors_of(model / "text_encoder")),
+        "vae": write(folder / "ae.safetensors", vae_tensors(model / "vae")),
+    }
 
 
 def flux_parts(model: Path, folder: Path) -> dict[str, Path]:

@@ -104,6 +104,11 @@ def test_qwen_image_edit(
     assert "diffusion_model.transformer_blocks.0.attn.to_q.lora_A.weight" in trained(words, capsys)
 
 
+def test_chroma(here: Path, chroma: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = trained(config(chroma, circles, "chroma"), capsys)
+    assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys
+
+
 def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = trained(config(flux, circles, "flux"), capsys)
     assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys

@@ -83,6 +83,31 @@ def test_flux_by_sd_scripts(here: Path, flux: Path, capsys: pytest.CaptureFixtur
     assert "transformer.single_transformer_blocks.1.proj_mlp.lora_A.weight" in keys
 
 
+def test_chroma_by_sd_scripts(here: Path, chroma: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = made.chroma_model(here / "model", chroma)
+    files = made.chroma_parts(model, here / "parts")
+    keep(here, "google/t5-v1_1-xxl", model / "tokenizer")
+    options = {
+        "pretrained_model_name_or_path": files["transformer"],
+        "model_type": "chroma",
+        "t5xxl": files["text_encoder"],
+        "ae": files["vae"],
+        "apply_t5_attn_mask": True,
+        "network_train_unet_only": True,
+        "model_prediction_type": "raw",
+        "timestep_sampling": "sigmoid",
+        "blocks_to_swap": 18,
+    }
+    subset = '[[datasets.subsets]]\nimage_dir = "data"\ncaption_extension = ".txt"\n'
+    sets(f"[[datasets]]\nresolution = 64\nbatch_size = 2\n{subset}")
+    Path("train.sh").write_text(flux_command({**PLAIN, **options}))
+    assert main(["train", "train.sh"]) == 2
+    assert "Chroma is trained with apply_t5_attn_mask and guidance_scale 0" in capsys.readouterr().err
+    keys = trained(flux_command({**PLAIN, **options, "guidance_scale": 0}), capsys)
+    assert len(keys) == 2 * (2 * 12 + 2 * 5)
+    assert "transformer.single_transformer_blocks.1.proj_mlp.lora_A.weight" in keys
+
+
 def test_zimage_by_musubi_tuner(here: Path, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = made.zimage_model(here / "model", tiny)
     files = made.zimage_parts(model, here / "parts")

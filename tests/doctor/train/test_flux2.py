@@ -14,11 +14,9 @@ from diffusers.pipelines.flux2.pipeline_flux2_klein import Flux2KleinPipeline
 from peft import LoraConfig
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from zdoctor.doctor.families.models.flux2_in_diffusers import flux2_original_name
-from zdoctor.doctor.families.record.single_file import original_parts
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
@@ -209,40 +207,3 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(flux2: Path, circles
     after = painted(pipe, 4.0, "latent")
     assert (after - before).abs().max() > 2e-3
     torch.testing.assert_close(ours / factor + middle, after, rtol=1e-4, atol=1e-4)
-
-
-def test_its_authors_own_file_is_the_same_model(flux2: Path, tmp_path: Path) -> None:
-    """q, k and v of a double block are fused there, and the halves of the last modulation change places."""
-    folder = flux2 / "transformer"
-    tensors: dict[str, Tensor] = {}
-    for file in folder.glob("*.safetensors"):
-        tensors |= load_file(file)
-    last = "norm_out.linear.weight"
-    tensors[last] = torch.cat(tensors[last].chunk(2)[::-1])
-    parts = original_parts(flux2_original_name, tensors)
-    single = tmp_path / "klein.safetensors"
-    save_file({name: torch.cat([tensors[part] for part in of]) for name, of in parts.items()}, single)
-    models = [build_empty_transformer(folder) for _ in range(2)]
-    for model, place in zip(models, (folder, single), strict=True):
-        fill_transformer(model, place, quantization="none", adapter={}, dtype=torch.float32, device=CPU)
-    one, other = (model.state_dict() for model in models)
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_checkpointed_and_quantized_it_learns_alike(flux2: Path, circles: Path, tmp_path: Path) -> None:
-    def losses(name: str, **changes: Any) -> tuple[float, ...]:
-        return go(run_with(architecture=NAME, steps=3, **changes), flux2, circles, tmp_path / name).losses
-
-    plain = losses("plain", quantization=None, gradient_checkpointing=False)
-    assert losses("again", quantization=None, gradient_checkpointing=True) == pytest.approx(plain, rel=1e-5)
-    for kind in ("int8", "float8", "uint4"):
-        assert losses(kind, quantization=kind) == pytest.approx(plain, rel=0.05)
-
-
-def test_it_goes_on_bit_for_bit(flux2: Path, circles: Path, tmp_path: Path) -> None:
-    whole = run_with(architecture=NAME, steps=4)
-    straight = go(whole, flux2, circles, tmp_path / "straight")
-    go(run_with(architecture=NAME, steps=2), flux2, circles, tmp_path / "halted")
-    went_on = go(whole, flux2, circles, tmp_path / "halted")
-    one, other = load_file(straight.lora), load_file(went_on.lora)
-    assert all(torch.equal(one[name], other[name]) for name in one)

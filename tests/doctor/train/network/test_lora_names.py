@@ -1,14 +1,12 @@
 """The names in a LoRA's file are those that other programs look for, and nothing in it asks for another scale.
 
 The tables were read off ComfyUI (comfy/lora.py, comfy/utils.py and comfy/weight_adapter at 6f98b15, of FLUX.2 with
-pull request 11981: a tensor is taken whose name is a key of its map followed by one of the endings; without an alpha
-the product counts once) and off ai-toolkit (toolkit/network_mixins.py, lora_special.py and the Z-Image model at
-27a03a9).
+pull request 11981; its Chroma is a Flux, its Qwen-Image has diffusers' names: a tensor is taken whose name is a key
+of its map followed by one of the endings; without an alpha the product counts once) and off ai-toolkit
+(toolkit/network_mixins.py, lora_special.py and the models of Z-Image and Qwen-Image at 27a03a9).
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +14,12 @@ from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
-from zdoctor.tests.flux import healthy_flux
 
 from ..patient import run_with, written
 
 STREAM = ("attn.to_q", "attn.to_k", "attn.to_v")
+_DOUBLE = (*STREAM, "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out")
+_MLP = ("ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2")
 COMFYUI: dict[str, dict[str, tuple[str, ...]]] = {
     "Z-Image": {
         "diffusion_model.layers": (
@@ -30,15 +29,26 @@ COMFYUI: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Flux": {
         "transformer.transformer_blocks": (
-            *(*STREAM, "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out"),
-            *("ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2"),
+            *_DOUBLE,
+            *_MLP,
             *("norm1.linear", "norm1_context.linear"),
         ),
         "transformer.single_transformer_blocks": (*STREAM, "proj_mlp", "proj_out", "norm.linear"),
     },
+    "Chroma": {
+        "transformer.transformer_blocks": (*_DOUBLE, *_MLP),
+        "transformer.single_transformer_blocks": (*STREAM, "proj_mlp", "proj_out"),
+    },
+    "Qwen-Image": {
+        "diffusion_model.transformer_blocks": (
+            *_DOUBLE,
+            *("img_mlp.net.0.proj", "img_mlp.net.2", "txt_mlp.net.0.proj", "txt_mlp.net.2"),
+            *("img_mod.1", "txt_mod.1"),
+        ),
+    },
     "FLUX.2 Klein": {
         "transformer.transformer_blocks": (
-            *(*STREAM, "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out"),
+            *_DOUBLE,
             *("ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"),
         ),
         "transformer.single_transformer_blocks": ("attn.to_qkv_mlp_proj", "attn.to_out"),
@@ -50,14 +60,23 @@ RUNS = {
     "lokr": run_with(network_type="lokr"),
     "lokr split": run_with(network_type="lokr", rank=2, settings=written(network__lokr_full_rank=False)),
 }
+# Qwen-Image's edit models have its transformer.
+MODELS = {
+    "Z-Image": "tiny",
+    "Flux": "flux",
+    "Chroma": "chroma",
+    "Qwen-Image": "qwen_image_edit",
+    "FLUX.2 Klein": "flux2",
+}
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("title", COMFYUI)
-def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, flux2: Path, title: str, run: Run) -> None:
-    """But for FLUX.2, of which ai-toolkit's class has other names."""
-    models = {"Z-Image": tiny, "FLUX.2 Klein": flux2, "Flux": healthy_flux()}
-    model = build_empty_transformer(models[title] / "transformer")
+def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(
+    title: str, run: Run, request: pytest.FixtureRequest
+) -> None:
+    """But for FLUX.2 and Chroma, of which ai-toolkit's classes have other names."""
+    model = build_empty_transformer(request.getfixturevalue(MODELS[title]) / "transformer")
     family = family_of(model)
     assert title == family.RECORD.title
     shapes = lora_targets(model)
@@ -83,7 +102,7 @@ def test_every_name_is_known_to_comfyui_and_to_ai_toolkit(tiny: Path, flux2: Pat
 
 def loaded_by_ai_toolkit(key: str, title: str) -> str:
     """What its loader makes of a name."""
-    if title == "Z-Image":
+    if title in ("Z-Image", "Qwen-Image"):
         key = key.replace("diffusion_model.", "transformer.")
     key = key.replace("lora_A", "lora_down").replace("lora_B", "lora_up").replace(".", "$$")
     for part in ("lora_down", "lora_up"):
