@@ -15,7 +15,7 @@ from .commands import help_text
 from .commands.console import complain, make_printable
 from .errors import INTERRUPTED, OUR_BUG, USER_MISTAKE, UserError
 from .model.printable import printable, redacted
-from .model.said import said
+from .model.said import filled, said
 
 EPILOG = """exit codes: 0 no error-level finding · 1 findings at error level · 2 a mistake on the command line
             3 incomplete (a rule crashed, a deadline passed; --strict) · 4 a bug of zdoctor · 130 stopped
@@ -68,9 +68,8 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        hint = (
-            self._meant(message) or f"{self.prog} --help shows every {'option' if ' ' in self.prog else 'command'}."
-        )
+        every = "{prog} --help shows every option." if " " in self.prog else "{prog} --help shows every command."
+        hint = self._meant(message) or filled(every, {"prog": self.prog})
         print(f"zdoctor: {printable(said(message))}\n  {printable(said(hint))}", file=sys.stderr)
         raise SystemExit(USER_MISTAKE)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ..doctor.model import HubFile
 from ..doctor.model.amounts import amount, plural
 from ..doctor.model.caches import HEALTHS, Cache, CachedRepo, Inventory, Revision, Waste
-from ..doctor.model.said import filled, listed
+from ..doctor.model.columns import cells, padded
+from ..doctor.model.said import AsIs, filled, joined, listed, said
 from ..doctor.model.shell import quoted
 from .painting import Line, Wrapped
 from .waste import MANY, advice, twins
@@ -34,10 +35,9 @@ def lines(inventory: Inventory) -> Iterator[Line]:
     """The whole inventory, ending with what to type next."""
     caches = inventory.caches
     size = sum(cache.size for cache in caches)
-    yield [
-        ("bold", _typed(inventory.repo, "--deep" if inventory.deep else "")),
-        ("dim", f"   {plural(len(caches), 'hub cache')}, {amount(size)} (measured, each file once)"),
-    ]
+    measured = joined(", ", [plural(len(caches), "hub cache"), f"{amount(size)} (measured, each file once)"])
+    typed = _typed(inventory.repo, "--deep" if inventory.deep else "")
+    yield [("bold", typed), ("", "   "), ("dim", measured)]
     for number, cache in enumerate(caches):
         if inventory.repo is None or cache.repos or cache.problem:
             yield []
@@ -55,17 +55,17 @@ def lines(inventory: Inventory) -> Iterator[Line]:
 
 
 def _cache(cache: Cache, *, active: bool, inventory: Inventory) -> Iterator[Line]:
-    yield [("bold", cache.path), ("dim", f"   {_why(cache.why, active)}")]
+    yield [("bold", cache.path), ("", "   "), ("dim", _why(cache.why, active))]
     if cache.problem:
         yield Wrapped(f"It cannot be looked at: {cache.problem}.", "  ", "magenta")
         return
     if not cache.repos:
         yield [("dim", "  nothing is cached here")]
     else:
-        free = f", {amount(cache.free)} free on its disk" if cache.free is not None else ""
+        free = "" if cache.free is None else f"{amount(cache.free)} free on its disk"
         count = len(cache.repos)
         repositories = f"{count:,} repositor{'y' if count == 1 else 'ies'}"
-        yield [("dim", f"  {amount(cache.size)} in {repositories}{free}")]
+        yield [("", "  "), ("dim", joined(", ", [amount(cache.size), repositories, free]))]
         if not active:
             yield [("dim", f"  HF_HUB_CACHE={quoted(cache.path)} makes it the one in use")]
     held = [repo for repo in cache.repos if repo.revisions or repo.problem]
@@ -74,7 +74,7 @@ def _cache(cache: Cache, *, active: bool, inventory: Inventory) -> Iterator[Line
     empty = [repo.repo for repo in cache.repos if repo not in held]
     if empty:
         names = ", ".join(empty[:4]) + (", …" if len(empty) > 4 else "")
-        yield Wrapped(f"no file of it is here: {names}", "  empty       ", "dim")
+        yield Wrapped(f"no file of it is here: {names}", _lead("empty"), "dim")
     yield from _all_waste(cache, active)
 
 
@@ -83,7 +83,7 @@ def _all_waste(cache: Cache, active: bool) -> Iterator[Line]:
     if waste:
         freed = sum(item.size for _, item in waste if item.kind != "running")
         yield []
-        yield [("bold", f"  waste: {amount(freed)}"), ("dim", " (measured; zdoctor deletes nothing here)")]
+        yield [("", "  "), ("bold", f"waste: {amount(freed)}"), ("dim", " (measured; zdoctor deletes nothing here)")]
     for owner, item in sorted(waste, key=lambda pair: -pair[1].size):
         yield from _waste(item, cache, owner, active)
 
@@ -98,20 +98,24 @@ def _why(why: str, active: bool) -> str:
 
 def _repo(repo: CachedRepo, deep: bool) -> Iterator[Line]:
     kind = "" if repo.kind == "model" else f"{repo.kind} "
-    lead = f"  {repo.health:<11} "
+    lead = _lead(repo.health)
     size = "" if repo.problem else f"{'at least ' if repo.partly else ''}{amount(repo.size)}"
     refs = ", ".join(f"{r.commit[:8]} ({', '.join(r.refs) or 'no branch'})" for r in repo.live[:3])
     yield [(STYLES[repo.health], lead), ("bold", f"{kind}{repo.repo}"), ("dim", f"   {size}  {refs}")]
-    inside = " " * len(lead)
+    inside = " " * cells(lead)
     if repo.problem:
         yield Wrapped(f"It cannot be looked at: {repo.problem}.", inside)
     for name, content in repo.bad_refs:
-        said = f"reads {content!r}" if content else "is empty"
-        yield Wrapped(f"refs/{name} {said}: of that, no snapshot is here.", inside)
+        reads = f"reads {content!r}" if content else "is empty"
+        yield Wrapped(f"refs/{name} {reads}: of that, no snapshot is here.", inside)
     for revision in repo.live:
         yield from _revision(revision, inside)
     if repo.kind == "model" and repo.health in ("damaged", "incomplete"):
-        yield [("dim", f"{inside}repair: "), ("green", _typed(repo.repo, "--fix", "--deep" if deep else ""))]
+        yield [("", inside), ("dim", "repair: "), ("green", _typed(repo.repo, "--fix", "--deep" if deep else ""))]
+
+
+def _lead(health: str) -> str:
+    return AsIs(f"  {padded(said(health), 11)} ")
 
 
 def _typed(repo: str | None, *words: str) -> str:
@@ -123,15 +127,15 @@ def _revision(revision: Revision, inside: str) -> Iterator[Line]:
         yield Wrapped(_fault(fault), inside)
     more = len(revision.faults) - MOST_FAULTS
     if more > 0:
-        yield [("", f"{inside}and {plural(more, 'more file')}")]
+        yield [("", f"{inside}… "), ("", plural(more, "more file"))]
     if revision.reason:
         yield Wrapped(revision.reason, inside, "magenta")
     if revision.unread and revision.health in ("plausible", "unknown"):
         unread = f"{plural(revision.unread, 'file')} of {amount(revision.unread_bytes)} not compared with a digest"
-        yield [("dim", f"{inside}{unread}")]
+        yield [("", inside), ("dim", unread)]
     if revision.absent and not revision.reason:
         files = plural(revision.absent, "file")
-        yield [("dim", f"{inside}{files} of the repository not downloaded, none that a loader needs")]
+        yield [("", inside), ("dim", f"{files} of the repository not downloaded, none that a loader needs")]
 
 
 def _fault(fault: HubFile) -> str:
@@ -142,15 +146,15 @@ def _fault(fault: HubFile) -> str:
 
 
 def _waste(waste: Waste, cache: Cache, repo: CachedRepo | None, active: bool) -> Iterator[Line]:
-    said = advice(waste, cache, repo, active)
-    owner = f" of {waste.repo}" if waste.repo else ""
-    yield [("", f"  {amount(waste.size):>11} "), ("yellow" if said.keep else "", f"{said.what}{owner}")]
+    told = advice(waste, cache, repo, active)
+    what = joined(": ", [AsIs(waste.repo or ""), told.what])
+    yield [("", f"  {amount(waste.size):>11} "), ("yellow" if told.keep else "", what)]
     inside = " " * 14
-    yield Wrapped(said.text, inside, "dim")
+    yield Wrapped(told.text, inside, "dim")
     if waste.kind in ("orphan", "leaked") and len(waste.paths) > MANY:
         yield [("dim", f"{inside}the paths: {_typed(waste.repo, '--format json')}")]
-    if said.command:
-        yield [("green", f"{inside}$ {said.command}")]
+    if told.command:
+        yield [("green", f"{inside}$ {told.command}")]
 
 
 def _duplicates(inventory: Inventory) -> Iterator[Line]:
@@ -161,11 +165,13 @@ def _duplicates(inventory: Inventory) -> Iterator[Line]:
         ("dim", " (by content address and size)"),
     ]
     for duplicate in duplicates[:5]:
-        yield [("", f"  {amount(duplicate.waste):>11} {len(duplicate.paths)} times {amount(duplicate.size)}:")]
+        files = f"{len(duplicate.paths)} files of {amount(duplicate.size)} each:"
+        yield [("", f"  {amount(duplicate.waste):>11} "), ("", files)]
         for path in duplicate.paths[:4]:
             yield [("dim", f"{' ' * 14}{path}")]
     if len(duplicates) > 5:
-        yield [("dim", f"{' ' * 14}and {plural(len(duplicates) - 5, 'more content')}: --format json lists them")]
+        more = f"and {plural(len(duplicates) - 5, 'more content')}: --format json lists them"
+        yield [("", " " * 14), ("dim", more)]
     text = "Each is used where it lies: delete a revision or a repository that you do not need, not one of the files."
     yield Wrapped(text, " " * 14, "dim")
     for repo, cache, command in twins(inventory):
@@ -191,7 +197,7 @@ def _next(inventory: Inventory) -> Iterator[Line]:
         (health, sum(bool(r.revisions or r.problem) and r.health == health for r in inventory.repos))
         for health in HEALTHS
     ]
-    text = ", ".join(f"{count} {health}" for health, count in reversed(counts) if count) or "nothing cached"
+    text = joined(", ", [f"{count} {health}" for health, count in reversed(counts) if count] or ["nothing cached"])
     style = "bold red" if inventory.exit_code == 1 else "" if inventory.exit_code else "bold"
     yield [(style, text)]
     if bad:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..examine.config_file import load
 from ..examine.examination import examine_config
+from ..model.said import filled, joined
 from ..probe.host import probe_host
 from ..probe.live import LiveWorld
 from ..probe.recorder import Recorder
@@ -33,11 +34,10 @@ def run(options: argparse.Namespace) -> int:
     from ...reports.json import dumps
 
     console.emit(dumps(record, indent=1), options.output, spare=config or "")
-    replaced = [f"{count} \N{MULTIPLICATION SIGN} {kind}" for kind, count in record["redacted"].items()]
-    console.tell(
-        f"replaced: {', '.join(replaced) or 'nothing'}. Names of packages and words that zdoctor knows stay: read it "
-        "before you hand it on."
-    )
+    replaced = [joined(" \N{MULTIPLICATION SIGN} ", [str(count), kind]) for kind, count in record["redacted"].items()]
+    told = filled("replaced: {what}.", {"what": joined(", ", replaced or ["nothing"])})
+    stays = "Names of packages and words that zdoctor knows stay: read it before you hand it on."
+    console.tell(joined(" ", [told, stays]))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+COUNT = "count"  # the name of places that hold nothing but a whole number
 LEAD = 12  # characters of a text that may end with somebody else's words
 
 
@@ -50,7 +51,9 @@ class Template:
             if until < 0 or found.setdefault(name, text[at:until]) != text[at:until]:
                 return None
             at = until + len(piece)
-        return found if found.setdefault(self.names[-1], text[at:end]) == text[at:end] else None
+        if found.setdefault(self.names[-1], text[at:end]) != text[at:end]:
+            return None
+        return found if found.get(COUNT, "0").replace(",", "").isdecimal() else None
 
 
 template = cache(Template)

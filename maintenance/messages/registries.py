@@ -8,6 +8,7 @@ from itertools import product
 from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.examine.judged import AREAS
 from zdoctor.doctor.model import SEVERITIES
+from zdoctor.doctor.model.caches import HEALTHS
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import words
 
@@ -28,6 +29,7 @@ SHORT = (
     "measured: {how}",
     "the other process",
     "assumes {what}",
+    "word of a path or of the config",
 )
 HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature", "Measured")
 # What memory is held for, in one or two words; none is a key of a config.
@@ -56,6 +58,8 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     for area in ("settings", *AREAS):
         yield "screen", area, "doctor/examine/judged.py"
     yield from (("commands", name, "doctor/memory/phases.py") for name in HELD)
+    for health in (*HEALTHS, "empty"):
+        yield from (("screen", text, "reports/cache.py") for text in (health, f"{{count}} {health}"))
     yield from (("help", text, "argparse") for text in ARGPARSE)
     yield from (("rules", text, "maintenance/messages/registries.py") for text in SHORT)
     for rule in all_rules():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor import languages
 from zdoctor.doctor.model.caches import Inventory, Waste
 from zdoctor.doctor.probe.hub.inventory import probe_inventory
 from zdoctor.reports import cache, cache_json
@@ -47,6 +48,17 @@ def seen(os: str = "linux") -> Inventory:
 
 def test_terminal(request: pytest.FixtureRequest) -> None:
     compare("cache.txt", paint(cache.lines(seen())), request)
+
+
+@pytest.mark.parametrize("language", ["zh_CN", "zh_TW", "vi"])
+def test_no_text_stays_english(language: str) -> None:
+    languages.speak(language)
+    try:
+        text = paint(cache.lines(seen()))
+    finally:
+        languages.speak(languages.ENGLISH)
+    left = [line for line in text.splitlines() if re.search(r"\b(of|is|are|it|to|the|was|repair|empty)\b", line)]
+    assert not [line for line in left if "$ " not in line and not line.strip().startswith("/")]
 
 
 def test_json(request: pytest.FixtureRequest) -> None:
