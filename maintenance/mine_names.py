@@ -33,7 +33,11 @@ OLDEST = {
     "accelerate": "0.27",
     "torchao": "0.5",
     "bitsandbytes": "0.41",
+    "deepspeed": "0.14",
+    "quanto": "0.2",
 }
+# Packages whose modules lie deeper in their checkout.
+FOLDERS = {"quanto": "optimum/quanto"}
 # Where a trainer's modules are imported from, and what of its checkout is read.
 TRAINERS = {
     "ai-toolkit": ("toolkit", "extensions_built_in", "jobs"),
@@ -202,9 +206,8 @@ def _has(name: str, classes: Mapping[str, list[Class]], below: tuple[str, ...]) 
 def _of_wheel(package: str, wheel: Path) -> Sources:
     def read() -> Mapping[str, str]:
         with zipfile.ZipFile(wheel) as file:
-            names = [
-                name for name in file.namelist() if name.startswith(f"{package}/") and name.endswith((".py", ".pyi"))
-            ]
+            folder = f"{FOLDERS.get(package, package)}/"
+            names = [name for name in file.namelist() if name.startswith(folder) and name.endswith((".py", ".pyi"))]
             return {name: file.read(name).decode() for name in names}
 
     return read
@@ -230,6 +233,17 @@ def _of_commit(folders: tuple[str, ...], git: Path, commit: str) -> Sources:
     return read_it
 
 
+def _of_folder(folder: Path, package: str) -> Sources:
+    """A package as it is installed."""
+
+    def read_it() -> Mapping[str, str]:
+        return {
+            file.relative_to(folder).as_posix(): file.read_text("utf-8") for file in folder.glob(f"{package}/**/*.py")
+        }
+
+    return read_it
+
+
 def _of_stubs(stubs: Path, version: str) -> Sources:
     """The standard library as the package "python", in which a module is one that this Python has."""
 
@@ -250,6 +264,9 @@ def _of_stubs(stubs: Path, version: str) -> Sources:
 def _versions(package: str, source: Path) -> Iterator[tuple[str, Sources]]:
     if source.suffix == ".whl":
         yield source.name.split("-")[1], _of_wheel(package, source)
+    elif (source / package / "__init__.py").exists():
+        found = next(source.glob(f"{package}-*.dist-info")).name.split("-")[1].removesuffix(".dist")
+        yield found.partition("+")[0], _of_folder(source, package)
     elif package == "python":
         yield from ((version, _of_stubs(source, version)) for version in PYTHONS)
     elif package in TRAINERS:
@@ -262,15 +279,20 @@ def _versions(package: str, source: Path) -> Iterator[tuple[str, Sources]]:
             yield day, _of_commit(TRAINERS[package], source, commit)
     else:
         for tag in subprocess.check_output(["git", f"--git-dir={source}", "tag"], text=True).split():
-            if (found := _TAG.fullmatch(tag)) and release(found[1]) >= release(OLDEST[package]):
-                yield found[1], _of_commit((package,), source, tag)
+            if (made := _TAG.fullmatch(tag)) and release(made[1]) >= release(OLDEST[package]):
+                yield made[1], _of_commit((FOLDERS.get(package, package),), source, tag)
 
 
-def main(package: str, *sources: str) -> None:
+def sources_by_version(package: str, sources: Iterable[str]) -> dict[str, Sources]:
     versions: dict[str, Sources] = {}
     for source in map(Path, sources):
         for version, texts in _versions(package, source):
             versions.setdefault(version, texts)
+    return versions
+
+
+def main(package: str, *sources: str) -> None:
+    versions = sources_by_version(package, sources)
     file = NAMES / f"{package}.json"
     file.write_text(json.dumps(mined(package, versions), indent=0, separators=(",", ":")) + "\n", "utf-8")
     print(f"{file}: {file.stat().st_size} bytes", file=sys.stderr)

@@ -16,6 +16,7 @@ from .messages import CUT_OFF
 from .nothing import nothing
 from .phrases import phrases
 from .question import excerpt, versions
+from .raised import by_source
 from .versions import by_version
 
 # The part of the model whose move to the device failed says which files are the bad ones.
@@ -79,8 +80,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if failure is None:
         worked = bool(found) or _went_on(lines, 1)
         return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
-    if rules and known in table.general():
-        known = None
+    if known is None or known in table.general():  # no entry knows it: what its package's source says of it
+        known = None if rules else by_source(failure) or known
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):

@@ -33,7 +33,7 @@ _ASKED = tuple(
 )
 _ASKER = re.compile(r"(?:site|dist)-packages[/\\](\w+)")
 # Whose modules these are, where they are called otherwise.
-_TRAINERS = {
+_OF_TRAINERS = {
     "toolkit": "ai-toolkit",
     "extensions_built_in": "ai-toolkit",
     "jobs": "ai-toolkit",
@@ -42,14 +42,17 @@ _TRAINERS = {
     "musubi_tuner": "musubi-tuner",
     "simpletuner": "SimpleTuner",
 }
+TRAINERS = frozenset(_OF_TRAINERS.values())
 _SOURCES = {
     "PIL": "https://github.com/python-pillow/Pillow/releases",
     "SimpleTuner": "https://github.com/bghira/SimpleTuner",
     "ai-toolkit": "https://github.com/ostris/ai-toolkit",
     "bitsandbytes": "https://github.com/bitsandbytes-foundation/bitsandbytes/releases",
+    "deepspeed": "https://github.com/deepspeedai/DeepSpeed/releases",
     "gradio": "https://github.com/gradio-app/gradio/releases",
     "musubi-tuner": "https://github.com/kohya-ss/musubi-tuner",
     "numpy": "https://github.com/numpy/numpy/releases",
+    "quanto": "https://github.com/huggingface/optimum-quanto/releases",
     "python": "https://docs.python.org/3/whatsnew/",
     "sd-scripts": "https://github.com/kohya-ss/sd-scripts",
     "torch": "https://github.com/pytorch/pytorch/releases",
@@ -58,7 +61,7 @@ _SOURCES = {
     "torchvision": "https://github.com/pytorch/vision/releases",
 }
 _HUGGING_FACE = "https://github.com/huggingface/{}/releases"
-_INSTALLED_AS = {"PIL": "pillow"}
+INSTALLED_AS = {"PIL": "pillow", "quanto": "optimum-quanto"}
 
 
 class Lived(NamedTuple):
@@ -91,7 +94,7 @@ def lived(owner: str, name: str) -> Iterator[tuple[str, Lived]]:
     root = owner.partition(".")[0]
     anyone = owner.endswith(("()", " object"))
     for package in (
-        sorted(_packages()) if anyone else [_TRAINERS.get(root, root if root in _packages() else "python")]
+        sorted(_packages()) if anyone else [_OF_TRAINERS.get(root, root if root in _packages() else "python")]
     ):
         order, names = _names(package)
         asked = f"python.{owner}" if package == "python" != root and not anyone else owner
@@ -104,11 +107,11 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     found = list(lived(owner, name))
     if owner.endswith(("()", " object")):  # which a trainer's code shares with many others
         files = " ".join(frame.file for frame in failure.frames).lower()
-        found = [one for one in found if one[0] not in _TRAINERS.values() or one[0].lower() in files]
+        found = [one for one in found if one[0] not in TRAINERS or one[0].lower() in files]
     if len(found) != 1:
         return None
     mined, span = found[0]
-    package = _INSTALLED_AS.get(mined, mined)
+    package = INSTALLED_AS.get(mined, mined)
     here = versions.get(package.replace("_", "-"), "")
     young = span.since is not None and (not here or release(here) < release(span.since))
     old = span.gone is not None and (not here or release(here) >= release(span.gone))
@@ -120,7 +123,11 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     cause = " ".join((*said, _installed(here, young=young, old=old)))
     do = _cure(package, span, _asker(failure, mined), old=old, young=young)
     avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old and not young else ""
-    return Known(cause, do, avoid, error=failure.name, source=_SOURCES.get(mined) or _HUGGING_FACE.format(mined))
+    return Known(cause, do, avoid, error=failure.name, source=source_of(mined))
+
+
+def source_of(package: str) -> str:
+    return _SOURCES.get(package) or _HUGGING_FACE.format(package)
 
 
 def _called(owner: str, name: str) -> str:
@@ -132,9 +139,9 @@ def _called(owner: str, name: str) -> str:
 
 def _cure(package: str, span: Lived, asker: str, *, old: bool, young: bool) -> str:
     kept = ",".join([f">={span.since}"] * young + [f"<{span.gone}"] * (span.gone is not None))
-    if package in _TRAINERS.values() and old and not young:
+    if package in TRAINERS and old and not young:
         return f"Update {asker or 'what asks for it'}, which was written for an older {package}."
-    if package in _TRAINERS.values():
+    if package in TRAINERS:
         return f"In the folder of {package}: git pull, then in its environment pip install -r requirements.txt"
     if package == "python":
         return f"Update {asker or 'what asks for it'}, or make the environment anew with {package}{kept}."

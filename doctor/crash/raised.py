@@ -1,0 +1,235 @@
+"""What packages say themselves as they stop, and whose classes and functions there are, where no entry knows more.
+
+maintenance/mine_raised.py writes `raised/PACKAGE.json.gz`, from the packages' sources: each text with the exception,
+the function and the file it stands in, and what the test before it asks for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..model.crashes import Failure, Frame, Known
+from .versions import INSTALLED_AS, TRAINERS, source_of
+
+RAISED = Path(__file__).with_name("raised")
+# Of a text of which only the beginning is written down.
+CUT = 150
+_FILE = re.compile(r"(?:site|dist)-packages[/\\](?:optimum[/\\](?=quanto))?(\w+)[/\\]")
+# What Python itself says, and packages after it where they compute what an object has.
+_PYTHONS = re.compile(
+    r"has no attribute|\bunexpected keyword|\bNoneType\b|cannot import name|No module named|required positional"
+)
+_ASKED = re.compile(
+    r"['\"](?P<owner>[A-Z]\w*)['\"] (?:object )?has no attribute ['\"](?P<name>\w+)"
+    r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got an unexpected keyword argument ['\"](?P<argument>\w+)"
+    r"|(?P<wants>(?:[A-Z]\w+\.)?\w+)\(\) missing \d+ required [\w -]+ arguments?: ['\"](?P<missing>\w+)"
+)
+# The kinds of conditions (maintenance/raising.py), and how each is said.
+_HOLDS = {
+    "none": "It does so where `{what}` is not given (None).",
+    "given": "It does so where `{what}` is given.",
+    "empty": "It does so where `{what}` is empty or not set.",
+    "outside": "It does so where `{what}` is none of `{allowed}`.",
+    "kind": "It does so where `{what}` is of another kind than `{allowed}`.",
+    "differ": "It does so where `{what}` and `{allowed}` are not the same.",
+    "lacking": "It does so where the package {what} is not installed.",
+    "path": "It does so where there is no file or folder `{what}`.",
+    "holds": "It does so where this holds: `{what}`.",
+}
+
+
+class Raised(NamedTuple):
+    """One text: `words` has {} for each value, `holds` is the kind of the condition and what it is about."""
+
+    package: str
+    file: str
+    error: str
+    words: str
+    function: str
+    argument: str
+    since: str
+    gone: str
+    holds: tuple[str, ...]
+
+    def fits(self, failure: Failure, message: str, *, framed: bool) -> bool:
+        if failure.name not in ("Said", "Reported") and self.error != failure.name:
+            return False
+        first, *others = self.words.split("{}")
+        if not message.startswith(first) or (not first and not framed):
+            return False
+        at = len(first)
+        for piece in others:
+            at = message.find(piece, at)
+            if at < 0:
+                return False
+            at += len(piece)
+        return bool(others and not others[-1]) or at == len(message) or len(self.words) >= CUT
+
+
+class Owners(NamedTuple):
+    """`made` are classes and "functions()", `names` whatever anything of the package has or takes, in any version."""
+
+    versions: tuple[str, ...]
+    made: frozenset[str]
+    names: frozenset[str]
+
+
+def texts() -> Iterator[Raised]:
+    """All of them."""
+    yield from (one for package in _packages() for _, one in _texts(package))
+
+
+def by_source(failure: Failure) -> Known | None:
+    """What a package's own source says of a failure: of its words, or of what it lacks."""
+    return next((known for part in failure.chain if (known := _said(part) or _lacked(part)) is not None), None)
+
+
+def _said(failure: Failure) -> Known | None:
+    message = " ".join(failure.message.split())
+    if _PYTHONS.search(message):
+        return None
+    frame = failure.frames[-1] if failure.frames else None
+    packages = _packages() if frame is None else [name for name in (_owner(frame),) if name in _packages()]
+    found = [
+        one
+        for package in packages
+        for longest, one in _texts(package)
+        if longest in message and one.fits(failure, message, framed=frame is not None)
+    ]
+    found = [one for one in found if one.package not in TRAINERS] or found  # which copy what libraries have
+    if len({one.package for one in found}) != 1:
+        return None
+    one = max(found, key=lambda one: len(one.words))
+    package = INSTALLED_AS.get(one.package, one.package)
+    said = [_place(one, package, frame)]
+    if one.holds:
+        kind, what, *others = one.holds
+        said.append(_HOLDS[kind].replace("{what}", what).replace("{allowed}", "".join(others)))
+    if one.since and one.package not in TRAINERS:
+        said.append(f"{package} says so since {one.since}.")
+    if one.gone:
+        said.append(f"{package} {one.gone} says so no more.")
+    return _known(failure, one.package, " ".join(said), _cure(one, package))
+
+
+def _place(one: Raised, package: str, frame: Frame | None) -> str:
+    function = frame.function if frame is not None and frame.function else one.function
+    if function and one.file:
+        return f"{package} itself stops there, in {function} of {one.file}."
+    return f"{package} itself stops there, in {function}." if function else f"{package} itself stops there."
+
+
+def _cure(one: Raised, package: str) -> str:
+    if one.holds[:1] == ("lacking",):
+        return f"Install {one.holds[1]} in the program's environment, or choose a setting that does without it."
+    if one.package in TRAINERS:
+        return (
+            "Change the setting or the file that this is about; zdoctor check CONFIG looks at all of them. Where it "
+            f"is nothing of yours, the fault is {package}'s: update it, or look for these words in its issues."
+        )
+    if one.argument:
+        return (
+            f"Change the setting or the file that becomes {one.argument}. Where it is nothing of yours, the program "
+            f"and this {package} do not go together: pip install -r requirements.txt in the program's folder."
+        )
+    return (
+        "Change the setting or the file that this is about. Where it is nothing of yours, the program and "
+        f"this {package} do not go together: pip install -r requirements.txt in the program's folder."
+    )
+
+
+def _lacked(failure: Failure) -> Known | None:
+    """Whose class or function it is that lacks a name."""
+    asked = _ASKED.search(" ".join(failure.message.split()))
+    if asked is None:
+        return None
+    groups = asked.groupdict("")
+    owner = groups["owner"] or groups["call"] or groups["wants"]
+    name = groups["name"] or groups["argument"] or groups["missing"]
+    made = owner.partition(".")[0] if owner[:1].isupper() else f"{owner}()"
+    files = " ".join(frame.file for frame in failure.frames)  # a trainer's names are others' too
+    having = [one for one in _packages() if (one not in TRAINERS or one in files) and made in _owners(one).made]
+    asker = _owner(failure.frames[-1]) if failure.frames else ""
+    if len(having) != 1:
+        return None
+    package, told = having[0], _owners(having[0])
+    who = asker if asker not in ("", package) else "what asks for it"
+    first, last = told.versions[0], told.versions[-1]
+    if groups["missing"]:
+        cause = (
+            f"{owner} is of {package}, and wants {name}, which it is not handed: {package} is of another version "
+            f"than {who} was written for, or what it works on was made in another way."
+        )
+    elif name not in told.names:
+        cause = (
+            f"{owner} is of {package}, and nothing in {package} {first} to {last} is called {name}: {who} was "
+            f"written for something else, for another {package} than these, or for a changed copy of it."
+        )
+    else:
+        cause = (
+            f"{owner} is of {package}, and {name} is a name that {package} knows, but not of this: {package} is of "
+            f"another version than {who} was written for, or another kind of it was handed over."
+        )
+    do = (
+        f"Update {who} and {package} to versions that go together: pip install -r requirements.txt in the program's "
+        "folder and its environment. Where these are there, look for the words in the program's issues."
+    )
+    return _known(failure, package, cause, do)
+
+
+def _known(failure: Failure, package: str, cause: str, do: str) -> Known:
+    return Known(cause, do, error=failure.name, vague=True, source=source_of(package))
+
+
+def _owner(frame: Frame) -> str:
+    """The package, or the trainer, whose code a frame is."""
+    if (found := _FILE.search(frame.file)) is not None:
+        return found[1]
+    file = frame.file.replace("\\", "/")
+    return next((name for name in TRAINERS if f"/{name}/" in file or file.startswith(f"{name}/")), "")
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    return tuple(sorted(file.name.partition(".")[0] for file in RAISED.glob("*.json.gz")))
+
+
+@cache
+def document(package: str) -> Any:
+    return json.loads(gzip.decompress((RAISED / f"{package}.json.gz").read_bytes()))
+
+
+def _raised(
+    package: str,
+    file: str,
+    error: str,
+    words: str,
+    function: str = "",
+    argument: str = "",
+    since: str = "",
+    gone: str = "",
+    *holds: str,
+) -> Raised:
+    return Raised(package, file, error, words, function, argument, since, gone, holds)
+
+
+@cache
+def _texts(package: str) -> tuple[tuple[str, Raised], ...]:
+    """Each text with the longest part of it that never changes."""
+    return tuple(
+        (max(row[1].split("{}"), key=len), _raised(package, file, *row))
+        for file, rows in document(package)["files"].items()
+        for row in rows
+    )
+
+
+@cache
+def _owners(package: str) -> Owners:
+    read = document(package)
+    return Owners(tuple(read["versions"]), frozenset(read["made"].split()), frozenset(read["names"].split()))

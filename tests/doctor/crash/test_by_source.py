@@ -1,0 +1,126 @@
+"""Where no entry knows a failure, its package's own source tells what holds there, or whose class it is about."""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from zdoctor.doctor.crash import explain, raised
+from zdoctor.doctor.crash.versions import TRAINERS
+from zdoctor.doctor.model.crashes import Explanation
+from zdoctor.maintenance import generic_words
+from zdoctor.maintenance.mine_names import sources_by_version
+from zdoctor.maintenance.mine_raised import left_out, mined
+from zdoctor.maintenance.raising import told
+
+from .shapes import script, traceback
+from .test_cases import SIGNATURES
+
+_MU = "ValueError: `mu` must be passed when `use_dynamic_shifting` is set to be `True`"
+_SCHEDULER = "/v/lib/python3.12/site-packages/{}/schedulers/x.py"
+
+
+def seen(log: str) -> Explanation:
+    return explain(log, SIGNATURES)
+
+
+def _log_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except Exception:  # whatever the library raises
+        return "Loading\n" + tracebacks.format_exc()
+    raise AssertionError("it did not fail")
+
+
+def test_what_libraries_really_raise_is_told_with_its_condition() -> None:
+    peft = pytest.importorskip("peft")
+    accelerate = pytest.importorskip("accelerate")
+    diffusers = pytest.importorskip("diffusers")
+    shifting = diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: shifting.set_timesteps(3), "in set_timesteps. It does so where this holds: `config.use_dynamic"),
+        (
+            lambda: peft.BOFTConfig(boft_block_size=0, boft_block_num=0),
+            "`boft_block_size == 0 and boft",
+        ),
+        (lambda: accelerate.Accelerator(mixed_precision="x"), "where `mixed_precision` is none of `PrecisionType`"),
+    )
+    for call, said in calls:
+        answer = seen(_log_of(call)).cause
+        assert "itself stops there" in answer and said in answer, answer
+
+
+def test_a_text_alone_is_its_package_s_and_a_copy_of_it_is_not() -> None:
+    assert "diffusers itself stops there" in seen(f"Loading\n{_MU}\n").cause
+    assert (
+        "diffusers itself stops there" in seen(traceback(_MU, (_SCHEDULER.format("diffusers"), "f", "raise"))).cause
+    )
+    for place in (_SCHEDULER.format("nunchaku"), "/x/custom_nodes/y/scheduler.py"):
+        assert "itself stops there" not in seen(traceback(_MU, (place, "f", "x()"))).cause
+
+
+def test_a_text_that_two_libraries_have_is_neither_s() -> None:
+    texts: dict[tuple[str, str], set[str]] = {}
+    for one in raised.texts():
+        if one.package not in TRAINERS:
+            texts.setdefault((one.error, one.words), set()).add(one.package)
+    shared = [text for text, packages in texts.items() if len(packages) > 1 and not text[1].startswith("{}")]
+    assert shared
+    for error, words in shared[:20]:
+        assert "itself stops there" not in seen(f"{error}: {words.replace('{}', 'x')}\n").cause, words
+
+
+def test_an_attribute_or_argument_that_is_not_there_names_the_package() -> None:
+    for error, said in (
+        (
+            "AttributeError: 'Accelerator' object has no attribute 'odd_one'",
+            "is of accelerate, and nothing in accelerate",
+        ),
+        (
+            "TypeError: ProjectConfiguration.__init__() got an unexpected keyword argument 'odd_one'",
+            "is of accelerate",
+        ),
+        (
+            "TypeError: get_peft_kwargs() missing 1 required positional argument: 'odd_one'",
+            "is of diffusers, and wants",
+        ),
+    ):
+        assert said in seen(script(error)).cause, error
+    odd = seen(script("AttributeError: 'OddThing' object has no attribute 'odd_one'"))
+    assert "is of" not in odd.cause.partition(" than ")[0].partition(":")[0]
+
+
+def test_a_name_of_a_trainer_is_its_only_where_its_code_is_at_work() -> None:
+    error = "AttributeError: 'LoRASpecialNetwork' object has no attribute 'odd_one'"
+    assert "is of ai-toolkit" not in seen(script(error)).cause
+    assert "is of ai-toolkit" in seen(traceback(error, ("/x/ai-toolkit/toolkit/lora.py", "f", "x()"))).cause
+
+
+def _installed(library: str) -> Path:
+    spec = find_spec(library)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"{library} is not installed")
+    return Path(spec.submodule_search_locations[0]).parent
+
+
+def test_a_table_is_what_the_generator_makes_of_the_package() -> None:
+    folder = str(_installed("safetensors"))
+    assert mined("safetensors", sources_by_version("safetensors", [folder])) == raised.document("safetensors")
+
+
+@pytest.mark.parametrize("library", ["peft", "accelerate"])
+def test_a_table_holds_every_text_of_the_installed_package(library: str) -> None:
+    folder = _installed(library)
+    (sources,) = sources_by_version(library, [str(folder)]).values()
+    said = {one.words for path, text in sources().items() if not left_out(path) for one in told(text).raised}
+    assert said <= {one.words for one in raised.texts() if one.package == library}
+
+
+def test_entries_answer_for_few_texts_of_other_packages() -> None:
+    """`python -m zdoctor.maintenance.generic_words` names them; a new one is to be narrowed or to be true of all."""
+    wide = {known.cause: packages for known, packages in generic_words.generic() if len(packages) > 4}
+    assert len(wide) <= 4, wide
