@@ -54,6 +54,7 @@ _DIGIT = re.compile(r"\d")
 _WHILE = 50
 _LATE = 4000
 _ABOVE = 8
+_LATEST = 40
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
@@ -79,7 +80,10 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         known = _before(lines, failure) or known
     if failure is None:
         worked = bool(found) or _went_on(lines, 1)
-        return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
+        bare = None if worked else _bare(lines)
+        if bare is None:
+            return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
+        failure = bare
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or known
     if known is not None and known.rule:
@@ -89,6 +93,13 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
     return Explanation(failure, known, rules, site, others, installed, excerpt(lines, failure))
+
+
+def _bare(lines: Lines) -> Failure | None:
+    """A line that is what a package raises, with no word that tells of a failure."""
+    last = range(max(0, len(lines) - _LATEST), len(lines))
+    said = (Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]) for at in reversed(last))
+    return next((one for one in said if not _WARNED.search(one.message) and by_source(one) is not None), None)
 
 
 def _known(failure: Failure, installed: Mapping[str, str]) -> Known | None:

@@ -65,6 +65,14 @@ def test_a_text_alone_is_its_package_s_and_a_copy_of_it_is_not() -> None:
         assert "itself stops there" not in _raised_in(place, _MU).cause
 
 
+def test_a_line_without_the_exception_s_name_is_known_where_nothing_went_on() -> None:
+    words = _MU.partition(": ")[2]
+    assert "diffusers itself stops there" in seen(f"Loading the pipeline\n{words}\n").cause
+    bars = "".join(f"steps: {n}%|###   | {n}/100 [00:{n:02}<01:00, 1.2s/it, avr_loss=0.{n:03}]\n" for n in range(9))
+    assert seen(f"Loading the pipeline\n{words}\n{bars}").failure is None
+    assert seen(f"Loading the pipeline\nWARNING: {words}\n").failure is None
+
+
 def test_a_text_that_two_libraries_have_is_neither_s() -> None:
     texts: dict[tuple[str, str], set[str]] = {}
     for one in raised.texts():
