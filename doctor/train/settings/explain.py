@@ -34,7 +34,7 @@ def _of_network(run: Run) -> Iterator[str]:
         yield "The DoRA has diffusers' names; ComfyUI would take the LoRA alone, without its trained lengths."
     elif network.type in ("loha", "oft") or (network.type == "lokr" and not family_of(run.recipe.architecture).lokr):
         kind = TITLES[network.type]
-        yield f"diffusers (0.42.1 tried) opens no {kind} of this model; see that what you paint with does."
+        yield f"diffusers (0.42.1 tried) opens no {kind} of this model; ComfyUI (0.8.0 tried) does."
 
 
 def _of_schedule(run: Run) -> Iterator[str]:
