@@ -5,9 +5,10 @@ is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. For
 codes and apply the scale to the (smaller) activations. Codes of int8 go from -128 to 127: the scale is negative where
 the largest weight of a row is positive.
 
-nf4: per block of 64 weights of a row one bfloat16 `scale`, the largest of them, and per weight the index of one of 16
-levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the normal
-distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each time.
+nf4: per block of 64 weights of a row one bfloat16 `scale`, near the largest of them, and per weight the index of one
+of 16 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the
+normal distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each
+time.
 
 float16: for computing in float16 (see `float16.py`); one float32 power of two a row brings its weights to at most 1.
 
@@ -32,6 +33,8 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
     "float8": (448.0, torch.float8_e4m3fn),
     "float16": (1.0, torch.float16),
 }
+# One weight in so many of a row says which of several scales fits it best, but at least so many.
+SAMPLED, LEAST = {"int8": 3, "float8": 16}, 128
 BLOCK = 64
 BINS = 32
 LEVELS = (
@@ -55,31 +58,55 @@ def quantize_rows(weight: Tensor, kind: Quantization) -> tuple[Tensor, Tensor]:
     """Returns codes and scale of a float32 weight (out x in), as `storage_of` tells."""
     if kind == "nf4":
         return _quantize_blocks(weight)
-    largest, dtype = FORMATS[kind]
+    dtype = FORMATS[kind][1]
     if kind == "float16":
         scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
         return (weight / scale[:, None]).to(dtype), scale
-    if kind == "int8":
-        scale = _int8_scale(weight)
-        return (weight / scale[:, None]).round_().clamp_(-largest - 1, largest).to(dtype), scale
-    scale = (weight.abs().amax(dim=1) / largest).clamp_min(1e-12).to(torch.bfloat16).float()
-    return (weight / scale[:, None]).clamp_(-largest, largest).to(dtype), scale
+    code = _int8 if kind == "int8" else _float8
+    scales = _int8_scales(weight) if kind == "int8" else _float8_scales(weight)
+    scale = _nearest(weight[:, :: max(1, min(SAMPLED[kind], weight.shape[1] // LEAST))], scales, code)
+    return code(weight / scale[:, None]).to(dtype), scale
 
 
-def _int8_scale(weight: Tensor) -> Tensor:
-    """The scale of each row by which its longer side reaches -128 and the other one 127, each by half a step more:
-    what is cut off there is no more than rounding takes anywhere.
+def _int8(scaled: Tensor) -> Tensor:
+    return scaled.round_().clamp_(-128.0, 127.0)
+
+
+def _float8(scaled: Tensor) -> Tensor:
+    return scaled.clamp_(-448.0, 448.0).to(torch.float8_e4m3fn)
+
+
+def _nearest(weight: Tensor, scales: Tensor, code: Callable[[Tensor], Tensor]) -> Tensor:
+    """Of n x rows `scales` that of each row by which its weights are stored best."""
+    scaled = weight / scales[..., None]
+    miss = torch.linalg.vector_norm(code(scaled.clone()).float().sub_(scaled), dim=2).mul_(scales.abs())
+    return scales.gather(0, miss.argmin(dim=0, keepdim=True))[0]
+
+
+def _int8_scales(weight: Tensor) -> Tensor:
+    """The three bfloat16 numbers about the scale of each row by which its longer side reaches -128 and the other one
+    127, each by half a step more: what is cut off there is no more than rounding takes anywhere.
     """
     low, high = weight.aminmax(dim=1)
     longer, shorter = torch.maximum(high, -low), torch.minimum(high, -low)
     step = torch.maximum(longer / 128.5, shorter / 127.5).clamp_min(1e-12)
-    return torch.where(high > -low, -step, step).to(torch.bfloat16).float()
+    bits = torch.where(high > -low, -step, step).to(torch.bfloat16).view(torch.int16)
+    return torch.stack([bits - 1, bits, bits + 1]).view(torch.bfloat16).float()
+
+
+def _float8_scales(weight: Tensor) -> Tensor:
+    """The scales by which the largest weight of each row becomes the largest code or a smaller one: how exact the
+    others are depends on where in their powers of two they come to lie.
+    """
+    most = weight.abs().amax(dim=1)
+    return torch.stack([(most / code).clamp_min(1e-12) for code in (448.0, 320.0, 256.0)]).to(torch.bfloat16).float()
 
 
 def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = weight.shape
     blocks = nn.functional.pad(weight, (0, -columns % BLOCK)).view(rows, -1, BLOCK)
-    scale = blocks.abs().amax(dim=2).clamp_min(1e-12).to(torch.bfloat16)
+    # a little less: the levels below the largest come nearer to the weights, which is worth more than its own error
+    scale = blocks.abs().amax(dim=2).mul_(0.99).clamp_min(1e-12).to(torch.bfloat16)
     scaled = (blocks / scale.float()[..., None]).view(-1)
     # The index of the nearest level is the number of midpoints below: those below the bin, and the one in it. Six
     # times as fast as torch.bucketize. What is no number becomes an integer first, then one of the bins.

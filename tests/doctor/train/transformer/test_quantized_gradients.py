@@ -116,13 +116,17 @@ def miss(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]
 def test_every_gradient_is_within_the_error_of_the_format(
     folder: Path, exact: dict[str, Tensor], kind: Quantization
 ) -> None:
-    """How much a weight's error does to a gradient is the model's own; noise of the same size tells."""
+    """How much a weight's error does to a gradient is the model's own; noise of the same size tells.
+
+    One draw of it is up to twice the mean of three others in one of the gradients, and as large in all together.
+    """
     found = miss(gradients(base(folder, kind)), exact)
     draws = [miss(gradients(noisy(folder, kind, seed)), exact) for seed in range(4)]
     expected = {key: sum(draw[key] for draw in draws) / len(draws) for key in exact}
     assert len(exact) in [count for count, _ in SIZES.values()]
-    for key in exact:
-        assert found[key] < 1.7 * expected[key], key
+    ratios = {key: found[key] / expected[key] for key in exact}
+    assert max(ratios.values()) < 2.1, ratios
+    assert sum(ratios.values()) / len(ratios) < 1.1
     assert sum(found.values()) < 1.2 * sum(expected.values())
 
 
