@@ -60,13 +60,12 @@ def child(folder: Path) -> None:
     from zdoctor.doctor.train.runtime.allocator import return_freed_memory
     from zdoctor.doctor.train.transformer.fsdp import ShardPlan, local_shard
     from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
-    from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks
+    from zdoctor.doctor.train.transformer.transformer_blocks import block_names, checkpoint_blocks
     from zdoctor.tests.doctor.train.patient import run_with
 
     torch.set_num_threads(1)
     ranks = join_process_group(cuda=False)
-    shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), zimage.RECORD.blocks)
-    if shares is not None:
+    if ranks.size > 1:
         import torch.distributed.fsdp
     ranks.all_gather(None)
     peak = Peak()
@@ -74,6 +73,7 @@ def child(folder: Path) -> None:
     options = {"quantization": "int8", "adapter": {}, "dtype": torch.bfloat16, "device": torch.device("cpu")}
     with peak.measured() as loading:
         model = build_empty_transformer(folder)
+        shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), block_names(model))
         fill_transformer(model, folder, shares=shares, **options)
         ranks.all_gather(None)
     held = sum(local_shard(value).nbytes for value in model.parameters())

@@ -118,13 +118,20 @@ def mined(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> 
         ways: Sequence[str] = WAYS_OF_KOHYA
         shapes: Mapping[str, tuple[int, ...]] = shapes_of_kohya(name, config)
     else:
-        ways = WAYS[:1] if WHOLE in lists else WAYS if family_with(name).own else WAYS[:2]
+        ways = WAYS if _is_trained(name, published) else WAYS[:1] if WHOLE in lists else WAYS[:2]
         shapes = mined_tensors(name, config)
     return {
         "config": {key: value for key, value in published.items() if isinstance(value, bool)},
         "numbers": {one: sum(map(prod, block_linears(shapes, (one,)).values())) // FEW for one in lists if one},
         "ways": {way: {much: _figures(name, config, lists, way, much) for much in PICTURES} for way in ways},
     }
+
+
+def _is_trained(name: str, published: Mapping[str, Any]) -> bool:
+    """Whether our own runner trains the model of this class and config."""
+    family = family_with(name)
+    of_one = family.memory is None or not family.convolves or published == family.memory.config("")
+    return family.own is not None and of_one
 
 
 def shallow(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
@@ -240,7 +247,10 @@ def lists_of(name: str) -> dict[str, str]:
     if name in OF_KOHYA:
         return dict(OF_KOHYA[name].lists)
     counted = mined_class_of(name)["tables"][0]["lists"]
-    blocks = family_with(name).blocks or [one for one in counted if "." not in one]
+    family = family_with(name)
+    if family.convolves:
+        return {WHOLE: ""}
+    blocks = family.blocks or [one for one in counted if "." not in one]
     return {one: counted[one] for one in blocks} or {WHOLE: ""}
 
 

@@ -143,7 +143,7 @@ def _class_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class: st
     ranks: dict[str, tuple[int, int]] = {}
     for family in families():
         kind = family.transformer
-        if kind is None or not family.lora_blocks:
+        if kind is None or not family.knows_loras:
             continue
         own = [found for module in of_model if (found := placed(module, kind)).linears]
         if own and len(own) >= 0.9 * len(of_model):

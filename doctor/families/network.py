@@ -10,11 +10,13 @@ from typing import Any
 from ..model import Run
 from ..model.recipe import Network
 from . import classes, family_of, family_with
+from .record import Family
+from .record.blocks import is_within
 from .record.single_file import original_parts
 from .tensors import block_linears, needed_tensors
 
 _KOHYA = "lora_unet_"
-Linears = Mapping[str, tuple[int, int]]  # (out, in) by name
+Linears = Mapping[str, tuple[int, ...]]  # (out, in) by name; of a convolution its window, too
 Shapes = dict[str, tuple[int, ...]]  # of what is trained on one Linear, by the names that a file has after its own
 
 
@@ -77,6 +79,11 @@ def _lora_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
     return {"lora_A.weight": (network.rank, inputs), "lora_B.weight": (out, network.rank)}
 
 
+def _conv_shapes(network: Network, out: int, inputs: int, *window: int) -> Shapes:
+    rank = rank_of(network, (out, inputs, *window))
+    return {"lora_A.weight": (rank, inputs, *window), "lora_B.weight": (out, rank, 1, 1)}
+
+
 def _dora_shapes(network: Network, name: str, out: int, inputs: int) -> Shapes:
     return {**_lora_shapes(network, name, out, inputs), MAGNITUDE: (out,)}
 
@@ -110,8 +117,14 @@ SHAPES: Mapping[str, Callable[[Network, str, int, int], Shapes]] = {
 }
 TITLES = {"lora": "LoRA", "dora": "DoRA", "lokr": "LoKr", "loha": "LoHa", "oft": "OFT"}
 MAGNITUDE = "lora_magnitude_vector"
+_PARAMETER = re.compile(r"\.((?:lora|lokr|hada|oft)_[^.]+(?:\.weight)?|diff(?:_b)?)$")
 # The matrix that takes the scale of a network in, so that its file is used at scale 1.
 SCALED = ("lora_B.weight", "hada_w1_a", "lokr_w2_a")
+
+
+def rank_of(network: Network, shape: tuple[int, ...]) -> int:
+    """The rank on a layer of this shape; convolutions that see more than one place have one of their own."""
+    return network.rank if prod(shape[2:]) == 1 else network.conv_rank
 
 
 def kind_at(network: Network, name: str) -> str:
@@ -135,23 +148,56 @@ def _without(linears: Linears, left_out: str) -> Linears:
 
 
 def target_linears(
-    class_name: str | None, config: Mapping[str, Any], left_out: str = "", *, refiners: bool = False
+    class_name: str | None,
+    config: Mapping[str, Any],
+    left_out: str = "",
+    *,
+    refiners: bool = False,
+    windows: bool = False,
 ) -> Linears | None:
     """(out, in) by name of the Linears that the runner trains a LoRA on: all of the main blocks, and of the
-    `refiners` before them, but those in whose name `left_out` is found. None where the transformer is not known.
+    `refiners` before them, but those in whose name `left_out` is found. Of a UNet the convolutions of one place, with
+    `windows` those of several, too. None where the transformer is not known.
     """
-    shapes = needed_tensors(class_name or "", config)
+    shapes, family = needed_tensors(class_name or "", config), family_with(class_name)
     if shapes is None:
         return None
-    return _without(block_linears(shapes, family_with(class_name).targets(refiners=refiners)), left_out)
+    targets = family.targets(refiners=refiners)
+    found = block_linears(shapes, targets) | (convolutions(shapes, targets, windows) if family.convolves else {})
+    return _without(found, left_out)
+
+
+def convolutions(
+    shapes: Mapping[str, tuple[int, ...]], lists: Collection[str], windows: bool
+) -> dict[str, tuple[int, ...]]:
+    """The shapes by name of the convolutions in these lists: of one place, with `windows` of several, too."""
+    return {
+        name.removesuffix(".weight"): shape
+        for name, shape in shapes.items()
+        if len(shape) == 4 and is_within(name, lists) and (windows or prod(shape[2:]) == 1)
+    }
+
+
+def spelled(key: str, family: Family) -> str:
+    """A trained parameter's key as a file has it: of a family with kohya's prefix as kohya's trainers write it."""
+    found = _PARAMETER.search(key)
+    if found is None or family.transformer is None or family.lora_prefix != _KOHYA:
+        return key
+    name = family.transformer.original(f"{key[len(_KOHYA) : found.start()]}.weight").removesuffix(".weight")
+    parameter = found[1].replace("lora_A", "lora_down").replace("lora_B", "lora_up")
+    return f"{_KOHYA}{name.replace('.', '_')}.{parameter}"
 
 
 def network_shapes(network: Network, linears: Linears) -> dict[str, tuple[int, ...]]:
     """The shapes of what is trained, by the names that a saved file has after its prefix."""
     return {
         f"{name}.{part}": shape
-        for name, (out, inputs) in linears.items()
-        for part, shape in SHAPES.get(kind_at(network, name), _lora_shapes)(network, name, out, inputs).items()
+        for name, (out, inputs, *window) in linears.items()
+        for part, shape in (
+            _conv_shapes(network, out, inputs, *window)
+            if window
+            else SHAPES.get(kind_at(network, name), _lora_shapes)(network, name, out, inputs)
+        ).items()
     }
 
 

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from . import classes, family_of
+from .record.blocks import is_within
 from .record.mined import mined_classes, mined_tensors
 from .record.shapes import BadConfig, Shapes
 
@@ -56,7 +57,7 @@ def block_linears(shapes: Mapping[str, tuple[int, ...]], blocks: Collection[str]
     return {
         name.removesuffix(".weight"): (shape[0], shape[1])
         for name, shape in shapes.items()
-        if len(shape) == 2 and name.endswith(".weight") and name.split(".", 1)[0] in blocks
+        if len(shape) == 2 and name.endswith(".weight") and is_within(name, blocks)
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..families import family_of
 from ..families.network import offloaded_share
+from ..families.record.blocks import block_of
 from ..families.record.steps import Tokens
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
@@ -89,8 +90,9 @@ class Case:
         if not self.run.by_runner or self.recipe.network.type in ("lora", "loha"):
             return 0
         of_block: dict[str, int] = {}
-        for name, (out, _) in self.sizes.linears.items():
-            block = ".".join(name.split(".")[:2])
+        lists = family_of(self.recipe.architecture).blocks
+        for name, (out, *_) in self.sizes.linears.items():
+            block = block_of(name, lists)
             of_block[block] = of_block.get(block, 0) + out
         together = max if self.recipe.offload.every_block_again else sum
         return self.width * self.recipe.batch_size * sum(self.tokens) * together(of_block.values() or [0])

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
 from ..families.part_files import inferred_config
 from ..families.record import Family, KohyaMemory, Memory
+from ..families.record.blocks import block_of
 from ..families.record.shapes import BadConfig
 from ..families.record.single_file import original_layout
 from ..families.record.steps import WHOLE, BlockList, Steps, steps_of, vae_bytes
@@ -21,12 +22,14 @@ from ..model.recipe import Network
 from ..model.record import dataclass
 from ..trainers import trainer_of
 
+_Shape = TypeVar("_Shape", bound=tuple[int, ...])
+
 
 @dataclass(frozen=True)
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters.
 
-    `linears` are the (out, in) of the Linears that a LoRA may cover, by their names; `lists` are the blocks that
+    `linears` are the shapes of the layers that a LoRA may cover, by their names; `lists` are the blocks that
     backward goes through, and `steps` what they hold; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
     numbers, which are stored in `text_stored` bytes each. Of a trainer that swaps blocks `swaps` says how, of the
@@ -58,7 +61,7 @@ class Sizes:
 
     @cached_property
     def lora_sides(self) -> int:
-        return sum(sum(sides) for sides in self.linears.values())
+        return sum(sum(shape[:2]) for shape in self.linears.values())
 
 
 @lru_cache(maxsize=8)  # nearly all settings that may lower the peak leave the network as it is
@@ -75,7 +78,8 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     kohya, figures = family.kohya.get(run.trainer), family.memory
     of_kohya = None if kohya is None else kohya.memory
     whole = figures is not None and bool(figures.lora or figures.whole)
-    needs_own = trainer_of(run.trainer).component_files or (whole and not trainer_of(run.trainer).lora_copies)
+    trainer = trainer_of(run.trainer)
+    needs_own = trainer.component_files or (whole and not trainer.lora_copies and not run.by_runner)
     if figures is not None and needs_own and of_kohya is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
     return _sizes(run.recipe.architecture, run.recipe.network.refiners, of_kohya, run.recipe.precision.scaled, model)
@@ -107,10 +111,10 @@ def _sizes(
     shapes = needed_tensors(family.transformer.name, config) or {}
     if of_kohya is not None and of_kohya.lists != family.blocks:  # whose classes have the names of the files
         shapes = original_layout(family.transformer.original, shapes)
-    lists = family.blocks if of_kohya is None else of_kohya.lists
+    lists = (() if figures.whole else family.blocks) if of_kohya is None else of_kohya.lists
     quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
     linears = (
-        _linears(shapes)
+        _layers(shapes)
         if figures.whole
         else block_linears(shapes, lists if of_kohya else figures.lora or family.targets(refiners=refiners))
     )
@@ -143,7 +147,7 @@ def _sizes(
         else _lists(steps.lists, counts, linears, every=bool(of_kohya)),
         heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
-        block=_largest_block(blocks),
+        block=_largest_block(blocks, quantized),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - in_blocks,
         linears=linears,
@@ -171,7 +175,7 @@ def _config_of(transformer: Component | None, class_name: str) -> Mapping[str, A
         return None
 
 
-def _without(linears: Mapping[str, tuple[int, int]], left_out: str) -> dict[str, tuple[int, int]]:
+def _without(linears: Mapping[str, _Shape], left_out: str) -> dict[str, _Shape]:
     return {name: shape for name, shape in linears.items() if not left_out or not re.search(left_out, name)}
 
 
@@ -207,14 +211,10 @@ def _published_vae(family: Family) -> Mapping[str, tuple[int, ...]]:
     return (needed_tensors(*family.published["vae"]) or {}) if "vae" in family.published else {}
 
 
-def _linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-    """(out, in) by name of all Linears, and of the convolutions of one pixel."""
+def _layers(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes by name of all Linears and convolutions."""
     found = {name: shape for name, shape in shapes.items() if name.endswith(".weight") and len(shape) in (2, 4)}
-    return {
-        name.removesuffix(".weight"): (shape[0], shape[1])
-        for name, shape in found.items()
-        if shape[2:] in ((), (1, 1))
-    }
+    return {name.removesuffix(".weight"): shape for name, shape in found.items()}
 
 
 def _in_list(linears: Mapping[str, tuple[int, ...]], name: str) -> dict[str, tuple[int, ...]]:
@@ -242,11 +242,11 @@ def _lists(
     return tuple(BlockList(name, counts[name], sides[name] / whole) for name in order[first:] if counts[name])
 
 
-def _largest_block(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Of weights whose names begin with a list of blocks and the number in it."""
+def _largest_block(shapes: Mapping[str, tuple[int, ...]], lists: Sequence[str]) -> int:
+    """Of weights in the blocks of these lists."""
     found: dict[str, int] = {}
     for name, shape in shapes.items():
-        block = ".".join(name.split(".")[:2])
+        block = block_of(name, lists)
         found[block] = found.get(block, 0) + prod(shape)
     return max(found.values(), default=0)
 

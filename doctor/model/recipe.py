@@ -59,7 +59,8 @@ class Network:
     `narrowed`: the config chooses among the layers in a way of its own trainer. A LoKr has `lokr_factor` (-1: two
     parts that are most alike) but for Linears in whose name a part of `lokr_factors` is. A begins with normal numbers
     of `start_deviation`, 0: with uniform ones. An OFT has `rank` blocks, and `alpha` is its constraint.
-    Linears that `full`, a pattern of their names, finds are trained as a whole instead.
+    Linears that `full`, a pattern of their names, finds are trained as a whole instead. Convolutions that see more
+    than one place have a rank of their own, 0: they are not trained; there B @ A is multiplied by `conv_scale`.
     The network begins with the weights of the file `initial_weights`, "": at zero.
     Text encoders get a LoRA, too, where `text_rates` has a learning rate by the component's name; of these B learns
     `text_plus_ratio` times as fast as A.
@@ -84,6 +85,8 @@ class Network:
     full: str = ""
     text_rates: Mapping[str, float] = field(default_factory=dict)
     text_plus_ratio: float = 1.0
+    conv_rank: int = 0
+    conv_scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,11 @@ class Loss:
     "huber" and "smooth_l1" are squares up to about `threshold`. By its schedule that is the same at all noise levels,
     falls with them ("exponential"), or follows the ratio of signal to noise ("snr"); then it is multiplied by
     `threshold_scale`.
+
+    Of models that predict noise: `min_snr_gamma` bounds what a noise level with much signal counts, by its ratio of
+    signal to noise; `snr_gamma` divides by that ratio at all levels. 0: neither. `prediction` is "v_prediction" where
+    the config says so, "": what the model's scheduler says, as of `zero_terminal_snr`. `noise_offset` is how far the
+    mean of each channel of the noise is moved.
     """
 
     type: str = "mse"
@@ -210,6 +218,11 @@ class Loss:
     slider: ConceptSlider | None = None
     balanced_masks: bool = True
     background_weight: float | None = None
+    min_snr_gamma: float = 0.0
+    snr_gamma: float = 0.0
+    prediction: str = ""
+    zero_terminal_snr: bool = False
+    noise_offset: float = 0.0
 
 
 @dataclass(frozen=True)

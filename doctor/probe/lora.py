@@ -44,7 +44,7 @@ def _of_file(world: World, source: str, place: str) -> LoraBase:
     if file.problem:
         return LoraBase(source, reason=f"it cannot be read ({file.detail or file.problem})")
     name = in_diffusers(family_with(class_in(list(file.tensors)))).class_name
-    if not family_with(name).lora_blocks:
+    if not family_with(name).knows_loras:
         return LoraBase(source, reason="it is no transformer that zdoctor has a record of")
     try:
         config = inferred_config(name, {key: tensor.shape for key, tensor in file.tensors.items()})
@@ -79,7 +79,7 @@ def _of_name(source: str) -> LoraBase:
         if plain not in {family.name, family.title.lower(), *family.aliases, *map(str.lower, repos)}:
             continue
         own = in_diffusers(family)
-        if not own.lora_blocks:
+        if not own.knows_loras:
             return LoraBase(source, reason=no_record(family.title))
         config = {} if own.memory is None else own.memory.config(plain)
         return LoraBase(source, own.class_name, family.title, linears_of(own.class_name, config))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..families import family_of
 from ..families.network import described, network_shapes, shape_of, sources, target_linears
 from ..memory.bytes import KINDS
 from ..model import ModelFolder, Run, Unknown, WeightFile
@@ -47,10 +48,17 @@ def probe_start(
         return state if isinstance(state, Unknown) else None
     if isinstance(model, Unknown):
         return model
-    network, part = run.recipe.network, model.components.get("transformer")
+    network, own = run.recipe.network, family_of(run.recipe.architecture).own
+    part = model.components.get("transformer" if own is None else own.main)
     linears = None
     if part is not None and part.config is not None:
-        linears = target_linears(part.class_name, part.config, network.excluded, refiners=network.refiners)
+        linears = target_linears(
+            part.class_name,
+            part.config,
+            network.excluded,
+            refiners=network.refiners,
+            windows=network.conv_rank > 0,
+        )
     if part is None or linears is None:
         return Unknown("which layers the transformer has is not known")
     held = {

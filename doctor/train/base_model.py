@@ -20,6 +20,7 @@ from .kernels.quantized_linear import Quantization
 from .settings.names import KINDS
 from .transformer.fsdp import ShardPlan, shard_note
 from .transformer.load_transformer import build_empty_transformer, fill_transformer, transformer_sources
+from .transformer.transformer_blocks import block_names
 from .weights.materialize import linear_shapes, shapes_of
 from .weights.safetensors_files import weight_files
 from .weights.training_adapter import LoraDelta, read_training_adapter
@@ -82,7 +83,7 @@ def load_weights(job: Job, place: DevicePlacement, base: BaseModel, adapter_dige
     Of several processes that share it, each gets its part. Raises TrainError.
     """
     job.progress.phase(f"Loading the transformer ({base.kind}, {place.precision.name})")
-    shares = ShardPlan(job.ranks, base.family.RECORD.blocks) if job.ranks.sharded else None
+    shares = ShardPlan(job.ranks, block_names(base.model)) if job.ranks.sharded else None
     fill_transformer(
         base.model,
         base.weights,

@@ -18,6 +18,8 @@ from .base_model import BaseModel, load_weights, open_base_model, state_identity
 from .dataset.batch_sampler import BatchSampler, epochs_to_steps
 from .dataset.training_items import TrainingItem
 from .device_placement import DevicePlacement, choose_placement
+from .families import scheduler_config
+from .families.noising import noising_of
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
 from .network.lora import (
@@ -64,7 +66,7 @@ def run_training(job: Job) -> TrainResult:
         try_optimizer(chosen.name, chosen.settings, job.recipe.learning_rate, place.device)
     job.progress.phase("Checking the model files")
     base = open_base_model(job)
-    if place.device.type == "cpu" and max(columns for _, columns in lora_targets(base.model).values()) <= SMALL:
+    if place.device.type == "cpu" and max(shape[1] for shape in lora_targets(base.model).values()) <= SMALL:
         torch.set_num_threads(1)
     identity = state_identity(job, base)
     job.ranks.check_same(identity)
@@ -109,22 +111,22 @@ def run_training(job: Job) -> TrainResult:
     return job.ranks.broadcast(replace(result, seconds=time.monotonic() - began))
 
 
-def _covered(job: Job, base: BaseModel) -> dict[str, tuple[int, int]]:
-    """(out, in) of the Linears that the config chooses, by name. Raises TrainError where it leaves none."""
+def _covered(job: Job, base: BaseModel) -> dict[str, tuple[int, ...]]:
+    """The shapes of the layers that the config chooses, by name. Raises TrainError where it leaves none."""
     how = job.recipe.network
-    every = lora_targets(base.model, refiners=how.refiners)
-    covered = lora_targets(base.model, how.excluded, refiners=how.refiners)
+    every = lora_targets(base.model, refiners=how.refiners, windows=how.conv_rank > 0)
+    covered = lora_targets(base.model, how.excluded, refiners=how.refiners, windows=how.conv_rank > 0)
     if not covered:
         first = ", ".join(list(every)[:MOST_NAMED])
         raise TrainError(f"The config chooses no layer, so nothing would be trained. There are {first}, ….")
     if whole := next((name for name in whole_layers(base.model, how) if name not in covered), None):
         raise TrainError(f"The config trains {whole} as a whole, which is no Linear that the runner trains.")
     count = how.rank if how.type == "oft" else 1
-    for name, (outputs, _) in covered.items():
+    for name, (outputs, *_) in covered.items():
         if outputs % count:
             raise TrainError(f"The {outputs} outputs of {name} cannot be shared out to the {count} blocks of an OFT.")
     if len(covered) < len(every):
-        job.progress.note(f"{len(covered)} of the {len(every)} Linears are trained, the first {next(iter(covered))}.")
+        job.progress.note(f"{len(covered)} of the {len(every)} layers are trained, the first {next(iter(covered))}.")
     return covered
 
 
@@ -168,11 +170,11 @@ def _made(
     base: BaseModel,
     examples: TrainingData,
     encoded: EncodedData,
-    covered: dict[str, tuple[int, int]],
+    covered: dict[str, tuple[int, ...]],
     start: Mapping[str, Tensor],
     seed: int,
 ) -> tuple[Trainer, PreviewSamples]:
-    """The loaded model with its network on the Linears that are `covered`, and what trains and paints with it."""
+    """The loaded model with its network on the layers that are `covered`, and what trains and paints with it."""
     recipe, model, progress = job.recipe, base.model, job.progress
     if other := use_native_attention(model):
         progress.note(f"{VARIABLE}={other} has no effect: attention is PyTorch's own, which trains on every device.")
@@ -189,7 +191,10 @@ def _made(
     check_no_meta(model)
     encoded.texts.load_trained(recipe, place.device, seed)
     data = encoded.latents, encoded.texts, encoded.masks
-    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks)
+    whole = job.model if job.model.is_dir() else base.config.parent
+    record = base.family.RECORD
+    noising = noising_of(record, scheduler_config(record, whole, model, recipe.loss))
+    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks, noising)
     if place.offloaded:
         away = swap_share(model, objective.reached, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")
@@ -199,7 +204,6 @@ def _made(
         )
         compile_blocks(model)
     trainer = Trainer(objective, examples.items, progress)
-    whole = job.model if job.model.is_dir() else base.config.parent
     return trainer, PreviewSamples(
         trainer,
         removals,

@@ -18,7 +18,7 @@ from zdoctor.doctor.families.lora_programs import programs_of
 from zdoctor.doctor.model import Report
 from zdoctor.tests.loras import as_kohya, as_peft, pairs_of, saved
 
-FAMILIES = [one.name for one in families() if one.transformer is not None and one.lora_blocks]
+FAMILIES = [one.name for one in families() if one.transformer is not None and one.knows_loras]
 Tensors = dict[str, Tensor]
 
 

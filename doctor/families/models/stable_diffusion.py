@@ -9,11 +9,17 @@ from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G
-from ..record import Family, Fit, Loader, Memory
+from ..record import AiToolkit, Family, Fit, Loader, Memory, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from .unet_names import sdxl_original_name
 
-_UNET = mined_class("UNet2DConditionModel", "a UNet", ("down_blocks.0.resnets.0.time_emb_proj.weight",))
+_UNET = mined_class(
+    "UNet2DConditionModel",
+    "a UNet",
+    ("down_blocks.0.resnets.0.time_emb_proj.weight",),
+    original=sdxl_original_name,
+)
 _CLIP = ("CLIPTextModel", "CLIPTextModelWithProjection", "CLIPModel")
 _COMPONENTS: dict[str, tuple[str, ...]] = {
     "unet": ("UNet2DConditionModel",),
@@ -38,6 +44,35 @@ SDXL_CONFIG: Mapping[str, Any] = {
     "projection_class_embeddings_input_dim": 2816,
 }
 _VAE: Mapping[str, Any] = {**VAE, "latent_channels": 4, "use_quant_conv": True, "use_post_quant_conv": True}
+_BASE = "stabilityai/stable-diffusion-xl-base-1.0"
+# The lists of blocks with attention; much is computed between them.
+_BLOCKS = (
+    "down_blocks.*.attentions.*.transformer_blocks",
+    "mid_block.attentions.*.transformer_blocks",
+    "up_blocks.*.attentions.*.transformer_blocks",
+)
+
+
+def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is published."""
+    return {
+        "_class_name": "EulerDiscreteScheduler",
+        "beta_start": 0.00085,
+        "beta_end": 0.012,
+        "beta_schedule": "scaled_linear",
+        "num_train_timesteps": 1000,
+        "prediction_type": "epsilon",
+        "timestep_spacing": "leading",
+        "steps_offset": 1,
+        "interpolation_type": "linear",
+        "use_karras_sigmas": False,
+    }
+
+
+def _tokenizer(name: str, repo: str) -> Tokenizer:
+    return Tokenizer(name, ((repo, ""), (_BASE, name)), f'hf download {_BASE} --include "{name}/*"')
+
+
 # Of the cells of a picture's latents, in which the first convolutions work; at SD 1.5 attention, too.
 _MEMORY = Memory(word="", config=lambda name: dict(SD15_CONFIG), heads=("", 8), text=77, pixels=8, whole=True)
 
@@ -57,17 +92,40 @@ SD15 = replace(
     memory=_MEMORY,
     repos={"v1-5": "stable-diffusion-v1-5/stable-diffusion-v1-5"},
 )
+_OF_SDXL = {**_COMPONENTS, "text_encoder_2": _CLIP, "tokenizer_2": ("CLIPTokenizer",)}
 SDXL = replace(
     SD15,
     name="sdxl",
     aliases=(),
     title="SDXL",
-    loader=Loader(
-        components={**_COMPONENTS, "text_encoder_2": _CLIP, "tokenizer_2": ("CLIPTokenizer",)}, single_file=""
-    ),
+    loader=Loader(components=_OF_SDXL, single_file=""),
+    own=Loader({name: kinds for name, kinds in _OF_SDXL.items() if name != "scheduler"}, bare=True, extras=True),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 4),),
     published={**SD15.published, "text_encoder_2": ("CLIPTextModelWithProjection", CLIP_G)},
     memory=replace(_MEMORY, config=lambda name: dict(SDXL_CONFIG), heads=("", 1)),
-    repos={"xl-base": "stabilityai/stable-diffusion-xl-base-1.0"},
+    repos={"xl-base": _BASE},
+    lora_prefixes=("lora_unet_",),
+    base_version="sdxl_base_v1-0",
+    lokr=False,
+    blocks=_BLOCKS,
+    # all of it, as ai-toolkit has it
+    lora_blocks=("conv_in", "time_embedding", "add_embedding", "down_blocks", "mid_block", "up_blocks", "conv_out"),
+    quantized_blocks=_BLOCKS,
+    guided=False,
+    scheduler=_scheduler,
+    tokenizers=(
+        _tokenizer("tokenizer", "openai/clip-vit-large-patch14"),
+        _tokenizer("tokenizer_2", "laion/CLIP-ViT-bigG-14-laion2B-39B-b160k"),
+    ),
+    ai_toolkit=AiToolkit(
+        kohya=True,
+        switches={
+            "model/experimental_xl": "another text projection",
+            "model/vae_path": "a VAE from another place",
+            "network/all_layers": "training all layers",
+        },
+    ),
+    runner=".sdxl",
 )
-FAMILIES: tuple[Family, ...] = (SD15, SDXL)
+# of one class; the first is what is trained
+FAMILIES: tuple[Family, ...] = (SDXL, SD15)

@@ -9,6 +9,7 @@ from typing import Any
 from ...model.record import dataclass, field, replace
 from ...model.weights import Tensor, WeightFile
 from .block_swap import Shares
+from .blocks import is_within
 from .shapes import Shapes, Tensors
 from .single_file import own_names, same_name
 
@@ -307,7 +308,8 @@ class AiToolkit:
     are settings of this family alone that change what is learnt, with words for them. `more_cells` says that
     timestep_type shift counts four times a picture's cells. Sides of pictures are multiples of `bucket_step` pixels.
     `mode` says that a picture is the most likely of the VAE's latents, not a drawn one. train_text_encoder trains
-    the components `trained_text`.
+    the components `trained_text`. `kohya` says that a LoRA's names begin with lora_unet and that it counts
+    alpha / rank times.
     """
 
     offloads: bool = True
@@ -318,6 +320,7 @@ class AiToolkit:
     bucket_step: int = 16
     mode: bool = False
     trained_text: tuple[str, ...] = ()
+    kohya: bool = False
 
 
 @dataclass(frozen=True)
@@ -327,14 +330,15 @@ class Family:
     `name` is how ai-toolkit spells it (`Recipe.architecture`), `aliases` how others do. `loader` is what ai-toolkit
     and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
     `published` are component -> class and config of the text encoders and the VAE, which all its models have alike.
-    `lora_prefixes` may stand before the name of a Linear in a LoRA's file, the first as it is written;
-    `base_version` is what other programs find in its ss_base_model_version, `lokr` says that diffusers opens a LoKr.
-    `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their
-    order; a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`, too), and those of
-    `quantized_blocks` are quantized. `edits` says how control images are given, where they are, `guided` that
-    guidance is a number the model takes, so that no second pass with the negative prompt is needed, `overflows` that
-    its activations are too large for float16, None where that is not known. `scheduler` is the config of diffusers'
-    scheduler for a transformer's config.
+    `lora_prefixes` may stand before the name of a Linear in a LoRA's file, the first as it is written (lora_unet_:
+    as kohya's trainers write it); `base_version` is what other programs find in its ss_base_model_version, `lokr`
+    says that diffusers opens a LoKr.
+    `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their order ("down.*.layers":
+    those in each module of "down"); a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`,
+    too), and those of `quantized_blocks` are quantized. `edits` says how control images are given, where they are,
+    `guided` that guidance is a number the model takes, so that no second pass with the negative prompt is needed,
+    `overflows` that its activations are too large for float16, None where that is not known. `scheduler` is the
+    config of diffusers' scheduler for a transformer's config.
     `packages` are those that brought a class it needs, since which version. `repos` are published models by a word in
     a folder's name, `files` the published files of a class by a word in a path ("" for any); `alike` says that the
     components beside the transformer are the same in all of them. `runner` is its module in
@@ -378,7 +382,7 @@ class Family:
     def lora_names(self) -> str:
         """A pattern of the names in a LoRA that is read back."""
         prefixes, blocks = ("|".join(map(re.escape, words)) for words in (self.lora_prefixes, self.lora_blocks))
-        return rf"({prefixes})({blocks})\.\d+\..+\.lora_(A|B|down|up)\.weight$"
+        return rf"({prefixes})({blocks})[._].+\.lora_(A|B|down|up)\.weight$"
 
     @property
     def lora_prefix(self) -> str:
@@ -397,8 +401,25 @@ class Family:
 
     def is_quantized(self, name: str) -> bool:
         """Whether the Linear of this name is stored in a quantized format: never embedders or the head."""
-        return name.split(".", 1)[0] in self.quantized_blocks
+        return is_within(name, self.quantized_blocks)
 
     def targets(self, *, refiners: bool = False) -> tuple[str, ...]:
         """The lists of blocks whose Linears a LoRA covers."""
         return (*self.lora_blocks, *self.refiners) if refiners else self.lora_blocks
+
+    @property
+    def convolves(self) -> bool:
+        """Whether it is a UNet: much is computed between its blocks, a LoRA covers convolutions, too, and what is
+        published of one class differs in depth.
+        """
+        return self.memory is not None and self.memory.whole
+
+    @property
+    def knows_loras(self) -> bool:
+        """Whether finished LoRAs of it can be judged: the names of its layers are those of one published model."""
+        return bool(self.lora_blocks) and not self.convolves
+
+    @property
+    def diffuses(self) -> bool:
+        """Whether noise is mixed in by a table of betas; else the model is made by flow matching."""
+        return "beta_schedule" in self.scheduler({})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,15 +14,17 @@ from torch import Tensor, nn
 from ...families import families, family_with, in_diffusers
 from ...families import family_of as family_of_name
 from ...families.record import Family
+from ...model.recipe import Loss
 from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.
 Embedding = Mapping[str, Tensor]
+_PLAIN = Loss()
 
 
 class FamilyModule(Protocol):
-    """The names that a family's module holds.
+    """The names that a family's module holds; of flow matching `mu` and `shifted_times`, too (`FlowModule`).
 
     `RECORD` is its record, `MODULE` where the transformer's class is. `TEXT_PARTS` are the components that encode
     prompts, with the classes of their models, "" for a tokenizer. `RESCALES` says that a guess which guidance has
@@ -63,13 +66,17 @@ class FamilyModule(Protocol):
         guidance: float = 1.0,
         controls: Sequence[Tensor] = (),
     ) -> Tensor:
-        """What the model takes for the way from latent to noise, float32, b x c x h x w.
+        """What the model answers, float32, b x c x h x w: the way from latent to noise, of diffusion the noise or v.
 
-        `noisy` is b x c x h x w in the model's dtype and on its device, `t` in [0, 1] the share of noise, on the
+        `noisy` is b x c x h x w in the model's dtype and on its device, `t` in [0, 1] the time (`noising`), on the
         CPU; `texts` one embedding each. `guidance` counts where the family is guided only. `controls` are the
         latents of the images that are edited, b x c x any size each; they count where the record has `edits`.
         """
         ...
+
+
+class FlowModule(FamilyModule, Protocol):
+    """A family of flow matching: how its times are shifted."""
 
     def mu(self, cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
         """The shift of a sample of so many 2 x 2 cells, for schedulers that ask for one; by its config."""
@@ -149,6 +156,12 @@ def mu_of_cells(cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
     return shift(cells, scheduler)
 
 
+def plain_channels(model: nn.Module) -> int:
+    """The channels of the latents of a model that takes them as they are."""
+    config: Any = model.config
+    return int(config.in_channels)
+
+
 def packed_channels(model: nn.Module) -> int:
     """The channels of the latents of a model that takes them in cells of 2 x 2."""
     config: Any = model.config
@@ -168,12 +181,25 @@ def unpacked(cells: Tensor, height: int, width: int) -> Tensor:
     return split.reshape(len(cells), -1, height, width)
 
 
-def scheduler_of(family: Family, model_folder: Path, model: nn.Module) -> Any:
-    """diffusers' scheduler that samples are drawn with: the model folder's, else that of models like this one."""
-    from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
+def scheduler_config(family: Family, model_folder: Path, model: nn.Module, loss: Loss = _PLAIN) -> dict[str, Any]:
+    """The config of the model folder's scheduler, else of that of models like this one, with what a run's loss says
+    of it. Raises TrainError.
+    """
+    file = model_folder / "scheduler" / "scheduler_config.json"
+    of_model: Any = model.config
+    config = family.scheduler(of_model)
+    if file.is_file():
+        try:
+            config = {**json.loads(file.read_text(encoding="utf-8"))}
+        except (OSError, ValueError, TypeError) as error:
+            raise TrainError(f"{file} cannot be read: {error}.") from error
+    said = {"prediction_type": loss.prediction, "rescale_betas_zero_snr": loss.zero_terminal_snr}
+    return {**config, **{key: value for key, value in said.items() if value}}
 
-    make: Any = FlowMatchEulerDiscreteScheduler
-    if (model_folder / "scheduler" / "scheduler_config.json").is_file():
-        return make.from_pretrained(str(model_folder), subfolder="scheduler")
-    config: Any = model.config
-    return make(**family.scheduler(config))
+
+def scheduler_of(family: Family, model_folder: Path, model: nn.Module, loss: Loss = _PLAIN) -> Any:
+    """diffusers' scheduler that samples are drawn with."""
+    config = scheduler_config(family, model_folder, model, loss)
+    name = str(config.get("_class_name", "")) if family.diffuses else ""
+    make: Any = getattr(import_module("diffusers"), name or "FlowMatchEulerDiscreteScheduler")
+    return make.from_config(config)

@@ -14,21 +14,17 @@ from ...families.zimage.record import ZIMAGE
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import mu_of_cells
+from . import mu_of_cells, plain_channels
 
 RECORD: Family = ZIMAGE
 MODULE: str = "diffusers.models.transformers.transformer_z_image"
 TEXT_PARTS: Mapping[str, str] = {"text_encoder": "Qwen3Model", "tokenizer": ""}
 RESCALES: bool = False
+channels = plain_channels
 mu = mu_of_cells
 
 LONGEST_PROMPT = 512
 SHIFT = 3.0
-
-
-def channels(model: nn.Module) -> int:
-    config: Any = model.config
-    return int(config.in_channels)
 
 
 def text_encoder(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,33 +13,44 @@ from torch import Tensor, nn
 
 from ...families.network import (
     SCALED,
+    convolutions,
     file_prefix,
     is_kohya,
     kind_at,
     lokr_factor,
     lokr_rank,
     network_shapes,
+    rank_of,
     sources,
+    spelled,
 )
 from ...families.record import Family
+from ...families.record.blank import BLANK
+from ...families.record.blocks import is_within
 from ...model import recipe as recipes
 from ...model.start import misfit
 from ..families import family_of
 from ..kernels.quantized_linear import QuantizedLinear
 from ..runtime.train_error import TrainError
-from ..weights.materialize import replace_module
+from ..weights.materialize import replace_module, shapes_of
 from ..weights.training_adapter import LoraDelta
 from .dora import DoraLinear
 from .full import FullLinear
 from .loha import LohaLinear
 from .lokr import LokrLinear
+from .lora_conv import LoraConv
 from .lora_linear import AdapterRemoval, Dropout, LoraLinear
 from .oft import OftLinear, skew
 
 # A LoRA's parameters as its file names them; those of a LoKr have the same names there.
+DOWN = ".lora_down.weight"  # as kohya's trainers name the first
 FILE_NAMES = {"lora_A": "lora_A.weight", "lora_B": "lora_B.weight"}
 Network = Mapping[str, nn.Module]
 Shape = tuple[int, int]  # (out, in)
+
+
+def _conv(base: nn.Module, shape: tuple[int, ...], how: recipes.Network, draw: torch.Generator) -> nn.Module:
+    return LoraConv(base, shape, rank_of(how, shape), network_dropout(how), draw, _scale_of(shape, how))
 
 
 def _lora(base: nn.Module, shape: Shape, how: recipes.Network, name: str, draw: torch.Generator) -> nn.Module:
@@ -73,18 +85,23 @@ KINDS: Mapping[str, Callable[[nn.Module, Shape, recipes.Network, str, torch.Gene
 }
 
 
-def lora_targets(model: nn.Module, left_out: str = "", *, refiners: bool = False) -> dict[str, tuple[int, int]]:
+def lora_targets(
+    model: nn.Module, left_out: str = "", *, refiners: bool = False, windows: bool = False
+) -> dict[str, tuple[int, ...]]:
     """Returns name -> (out, in) of the Linears that a LoRA covers, `refiners` on request, without those like
-    `left_out`.
+    `left_out`. Of a UNet the convolutions of one place, too, with `windows` those of several.
     """
-    blocks = family_of(model).RECORD.targets(refiners=refiners)
+    record = family_of(model).RECORD
+    blocks = record.targets(refiners=refiners)
     without = re.compile(left_out or r"(?!)")
-    return {
+    found: dict[str, tuple[int, ...]] = {
         name: (module.out_features, module.in_features)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | QuantizedLinear) and name.split(".", 1)[0] in blocks
-        if not without.search(name)
+        if isinstance(module, nn.Linear | QuantizedLinear) and is_within(f"{name}.weight", blocks)
     }
+    if record.convolves:
+        found |= convolutions(shapes_of(model), blocks, windows)
+    return {name: shape for name, shape in found.items() if not without.search(name)}
 
 
 def whole_layers(model: nn.Module, how: recipes.Network) -> list[str]:
@@ -94,17 +111,21 @@ def whole_layers(model: nn.Module, how: recipes.Network) -> list[str]:
     return [
         name.removesuffix(".weight")
         for name, _ in model.named_parameters()
-        if name.endswith(".weight") and name.split(".", 1)[0] in blocks
+        if name.endswith(".weight") and is_within(name, blocks)
         if whole.search(name.removesuffix(".weight")) and not without.search(name.removesuffix(".weight"))
     ]
 
 
-def add_network(model: nn.Module, shapes: dict[str, tuple[int, int]], how: recipes.Network, seed: int) -> Network:
-    """Wraps the Linears of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
+def add_network(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], how: recipes.Network, seed: int) -> Network:
+    """Wraps the layers of `shapes`; returns the trained modules by the name of the Linear. Same seed, same start."""
     generator = torch.Generator().manual_seed(seed)
     network: dict[str, nn.Module] = {}
-    for name, shape in shapes.items():
-        network[name] = KINDS[kind_at(how, name)](model.get_submodule(name), shape, how, name, generator)
+    for name, (out, inputs, *window) in shapes.items():
+        base = model.get_submodule(name)
+        if window:
+            network[name] = _conv(base, (out, inputs, *window), how, generator)
+        else:
+            network[name] = KINDS[kind_at(how, name)](base, (out, inputs), how, name, generator)
         replace_module(model, name, network[name])
     return network
 
@@ -144,13 +165,26 @@ def parameter_groups(
     return [{"params": values, "times": times} for times, values in groups.items()]
 
 
-def as_saved(values: Mapping[str, Tensor], how: recipes.Network) -> dict[str, Tensor]:
+def as_saved(values: Mapping[str, Tensor], how: recipes.Network, family: Family = BLANK) -> dict[str, Tensor]:
     """Returns a network's tensors by their keys as its file has them, so that programs read them alike: to be used at
-    scale 1, with a constraint already obeyed.
+    scale 1, with a constraint already obeyed; of a family with kohya's names with the alpha that says the scale.
     """
     if how.type == "oft":
         return {key: skew(value, how.alpha) / 2 for key, value in values.items()}
-    return _scaled(values, how.scale)
+    if not is_kohya(family.lora_prefixes):
+        return _scaled(values, how.scale)
+    found = {spelled(key, family): value for key, value in values.items()}
+    alphas = {
+        f"{key.removesuffix(DOWN)}.alpha": torch.tensor(len(down) * _scale_of(down.shape, how))
+        for key, down in found.items()
+        if key.endswith(DOWN)
+    }
+    return {**found, **alphas}
+
+
+def _scale_of(shape: Sequence[int], how: recipes.Network) -> float:
+    """What the product with a tensor of this shape is multiplied by."""
+    return how.scale if math.prod(shape[2:]) == 1 else how.conv_scale
 
 
 def _scaled(values: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
@@ -169,7 +203,7 @@ def trainable_parameters(network: Network, prefix: str) -> dict[str, nn.Paramete
 
 
 def read_initial_weights(
-    network: recipes.Network, linears: Mapping[str, tuple[int, int]], family: Family
+    network: recipes.Network, linears: Mapping[str, tuple[int, ...]], family: Family
 ) -> dict[str, Tensor]:
     """Returns the tensors that the network of a new run begins with; none when it begins at zero.
 

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ...families import family_with
+from ...families.record.blocks import is_within
+from ...families.record.steps import WHOLE
 from ...model.recipe import Network
 from ..kernels import attention, float16
 from ..kernels.attention import torch_attention
@@ -51,8 +54,8 @@ class Step:
     """What is rehearsed: a transformer of `class_name` and `config`, its blocks' lists in the order they run.
 
     A LoRA covers the Linears of the lists `trained`; of a model without lists ("" for all of it) its convolutions of
-    one pixel, too. `way` is one of WAYS. The Linears of the lists `quantized` have 8 bits. `own` is for a class of a
-    trainer.
+    one pixel, too. `way` is one of WAYS. The Linears of the lists `quantized` have 8 bits, of all `blocks` where they
+    multiply in float16. `own` is for a class of a trainer.
     """
 
     class_name: str
@@ -140,26 +143,26 @@ def built(step: Step) -> Any:
     model = build(step.config).train(step.own is not None and step.own.trains).requires_grad_(False)
     torch.set_default_dtype(torch.float32)
     every = {name: module for name, module in model.named_modules() if _is_linear(module)}
-    linears = {name: module for name, module in every.items() if _is_in(name, step.blocks)}
+    linears = {name: module for name, module in every.items() if is_within(f"{name}.weight", step.blocks)}
     quantized = step.blocks if step.way == "float16" else step.quantized
+    if WHOLE in quantized:
+        quantized = family_with(step.class_name).quantized_blocks
     for name, module in every.items():
-        if _is_in(name, quantized):
+        if is_within(f"{name}.weight", quantized):
             rows, columns = module.weight.shape
             codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
             bias = None if module.bias is None else module.bias.data
             replace_module(model, name, QuantizedLinear(codes, scale, bias, columns))
     if step.way == "float16":
         use_float16(model)
-    shapes = {name: (one.weight.shape[0], one.weight.shape[1]) for name, one in linears.items()}
-    shapes = {name: shape for name, shape in shapes.items() if _is_in(name, step.trained)}
+    shapes = {name: tuple(one.weight.shape) for name, one in linears.items()}
+    shapes = {name: shape for name, shape in shapes.items() if is_within(f"{name}.weight", step.trained)}
     if step.network.excluded:
         shapes = {name: shape for name, shape in shapes.items() if not re.search(step.network.excluded, name)}
-    if step.way != "copied":  # no other way of ours has them on convolutions
-        shapes = {name: shape for name, shape in shapes.items() if isinstance(linears[name], nn.Linear)}
     lora = step.own.lora if step.own and step.own.lora else CopyingLora if step.way == "copied" else None
     if lora is not None:
         for name, shape in shapes.items():
-            replace_module(model, name, lora(model.get_submodule(name), shape, step.network.rank))
+            replace_module(model, name, lora(model.get_submodule(name), (shape[0], shape[1]), step.network.rank))
     else:
         add_network(model, shapes, step.network, 0)
     if step.checkpointing and step.own:
@@ -183,10 +186,6 @@ def dtype_of(step: Step) -> torch.dtype:
 
 def _again(block: nn.Module, *inputs: Any) -> Any:
     return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
-
-
-def _is_in(name: str, lists: Sequence[str]) -> bool:
-    return any(not one or name.startswith(one + ".") for one in lists)
 
 
 def rehearsed(

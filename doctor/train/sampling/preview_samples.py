@@ -57,7 +57,7 @@ class PreviewSamples:
         latents: list[Tensor] = []
         begun, total = 0, sum(max(1, prompt.steps) for prompt in prompts)
         model = objective.model
-        scheduler = scheduler_of(objective.family.RECORD, self.model, model)
+        scheduler = scheduler_of(objective.family.RECORD, self.model, model, objective.loss)
         for part in self.removals:
             part.active = True
         try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ...model.recipe import SamplePrompt
 from ..components.vae import Vae
-from ..families import Embedding, FamilyModule, family_of, packed, unpacked
+from ..families import Embedding, FamilyModule, FlowModule, family_of, packed, unpacked
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
@@ -44,22 +44,31 @@ def denoise(
     latent = torch.randn((1, family.channels(model), height, width), generator=generator).to(device)
     push = 0.0 if family.RECORD.guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
-    steps = max(1, prompt.steps)
-    sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
-    mu = family.mu(height * width // 4, steps, scheduler.config)
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=mu)
-    scheduler.set_begin_index(0)
+    latent = latent * _begin(family, scheduler, max(1, prompt.steps), height * width // 4, device)
+    scaled = getattr(scheduler, "scale_model_input", lambda latent, _: latent)
     for number, time in enumerate(scheduler.timesteps):
         if stop():
             return None
         told(number)
         share = (time.cpu().double() / 1000).expand(len(texts))
-        noisy = latent.to(dtype).expand(len(texts), -1, -1, -1)
+        noisy = scaled(latent, time).to(dtype).expand(len(texts), -1, -1, -1)
         seen = [one.to(noisy).expand(len(texts), -1, -1, -1) for one in controls]
         guesses = family.predict(model, noisy, share, texts, prompt.guidance, seen)
         guess = _guided(family, guesses, push) if push else guesses
         latent = scheduler.step(guess, time, latent, return_dict=False)[0]
     return latent
+
+
+def _begin(family: FamilyModule, scheduler: Any, steps: int, cells: int, device: torch.device) -> float:
+    """Sets the scheduler's steps; returns how strong the noise is that it begins with."""
+    if family.RECORD.diffuses:
+        scheduler.set_timesteps(steps, device=device)
+        return float(scheduler.init_noise_sigma)
+    sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
+    mu = cast(FlowModule, family).mu(cells, steps, scheduler.config)
+    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=mu)
+    scheduler.set_begin_index(0)
+    return 1.0
 
 
 def _guided(family: FamilyModule, guesses: Tensor, push: float) -> Tensor:

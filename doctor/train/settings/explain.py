@@ -41,15 +41,16 @@ def _of_schedule(run: Run) -> Iterator[str]:
     """Learning rate, timesteps and loss."""
     recipe = run.recipe
     schedule, sampling = recipe.lr_scheduler, recipe.timestep_sampling
+    is_flow = not family_of(recipe.architecture).diffuses
     if schedule.name == "linear" and not {"start_factor", "end_factor"} & set(schedule.settings):
         yield "lr_scheduler linear falls from the learning rate to zero here (ai-toolkit's rises from a third of it)."
     if schedule.settings.get("total_iters", recipe.steps) != recipe.steps:
         yield "total_iters counts here; ai-toolkit puts the steps of the run in its place."
-    if sampling.type == "weighted":
+    if sampling.type == "weighted" and is_flow:
         yield "timestep_type weighted uses a fitted curve of ai-toolkit's weights (within 4 %, mean 0.5 %)."
     if sampling.type in SHIFTS and family_of(recipe.architecture).ai_toolkit.more_cells:
         yield "timestep_type shift counts a picture's cells as the pipeline does (ai-toolkit: four times as many)."
-    if sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
+    if is_flow and sampling.noise_scheduler != "flowmatch" and run.written("noise_scheduler") is not None:
         yield f"noise_scheduler {sampling.noise_scheduler} has no meaning for this model: flow matching is used."
     if recipe.loss.differential_guidance is not None and recipe.loss.guidance is None:
         yield (

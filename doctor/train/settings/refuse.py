@@ -69,6 +69,10 @@ def _model(run: Run) -> Rows:
     told = f"The dropout {dropout:g} is not a number from 0 to below 1"
     yield "network.dropout", not 0 <= dropout < 1, told
     yield "network.dropout", without, f"Dropout of a {TITLES.get(network.type, '')} is not supported"
+    if family_of(run.recipe.architecture).convolves:
+        told = f"A {TITLES.get(network.type, network.type)} of a UNet is not supported; use a plain LoRA"
+        yield "network_type", network.type != "lora", told
+        yield "network.full", network.full, "Layers of a UNet that are trained as a whole are not supported"
 
 
 def _updates(run: Run) -> Rows:
@@ -152,6 +156,12 @@ def _loss(run: Run) -> Rows:
         yield _one_of("timestep_type", "The timestep type", sampling.type, SCHEMES)
     yield "content_or_style", favour not in FAVOURS, f"content_or_style {favour} is not one of {', '.join(FAVOURS)}"
     yield _one_of("loss_type", "The loss", run.recipe.loss.type, LOSSES)
+    diffuses, scheduler = family_of(run.recipe.architecture).diffuses, sampling.noise_scheduler
+    told = f"{_named(run, 'noise_scheduler')} {scheduler} is not supported for this model; use ddpm"
+    yield "noise_scheduler", diffuses and scheduler != "ddpm", told
+    for field in ("min_snr_gamma", "snr_gamma") if not diffuses else ():
+        told = f"{_named(run, f'loss.{field}')} is of models that predict noise, which this one does not; take it out"
+        yield f"loss.{field}", getattr(run.recipe.loss, field), told
 
 
 def _datasets(run: Run) -> Rows:

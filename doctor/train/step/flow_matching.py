@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from ..encode.latents import Latents
 from ..encode.loss_masks import LossMasks, with_mean_one
 from ..encode.text_embeddings import Prompt, TextEmbeddings, prompt_of
 from ..families import family_of
+from ..families.noising import FlowMatching, Noising
 from ..network.lora import Network
 from .loss import background_losses, guidance_scales, guided_target, like, preserved_prompt, sample_losses
 from .timestep_sampling import sample_timesteps
@@ -57,6 +58,7 @@ class FlowMatchingLoss:
     device: torch.device
     dtype: torch.dtype
     ranks: Ranks
+    noising: Noising = field(default_factory=FlowMatching)
 
     def __post_init__(self) -> None:
         self.family = family_of(self.model)
@@ -98,14 +100,17 @@ class FlowMatchingLoss:
         torch.manual_seed(mixed_seed(self.seed, index) + self.ranks.rank)  # for dropout
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
+        if self.loss.noise_offset:
+            noise += self.loss.noise_offset * torch.randn((*clean.shape[:2], 1, 1), generator=generator)
         cells = clean[0, 0].numel() // 4
         t, weight = sample_timesteps(self.recipe.timestep_sampling, len(items), generator, self.family, cells)
+        t = self.noising.on_table(t)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
             item.dropped if drop < item.dropout else caption_at(item, self.seed, index, place)
             for place, (item, drop) in enumerate(zip(items, drops, strict=True))
         ]
-        weight = weight * torch.tensor([item.weight for item in items])
+        weight = weight * torch.tensor([item.weight for item in items]) * self.noising.weights(self.loss, t)
         share = (self.loss.regularisation_weight if items[0].regular else 1.0) / len(items)
         guidance = self.loss.guidance
         scales = None if guidance is None else guidance_scales(guidance, len(items), generator)
@@ -149,7 +154,7 @@ class FlowMatchingLoss:
 
     def _target(self, batch: _Batch) -> tuple[Tensor, Tensor]:
         """What the model is to answer, and what it answers without the network where that is asked for."""
-        target = before = (batch.noise - batch.clean).to(self.device)
+        target = before = self.noising.target(batch.clean, batch.noise, batch.t).to(self.device)
         prior = batch.items[0].prior
         if prior or (batch.mask is not None and self.loss.background_weight is not None):
             with self.base_only():
@@ -221,7 +226,7 @@ class FlowMatchingLoss:
         masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
         prompts = [prompt_of(item.caption, item) for item in items]
         guess = self.predict(clean, noise, t, self.controls(items), prompts)
-        return sample_losses(self.loss, guess, (noise - clean).to(self.device), masks, t)
+        return sample_losses(self.loss, guess, self.noising.target(clean, noise, t).to(self.device), masks, t)
 
     def controls(self, items: Sequence[TrainingItem]) -> list[Tensor]:
         """Returns the latents of the control images of one batch, b x c x h x w for each place in the items."""
@@ -231,10 +236,9 @@ class FlowMatchingLoss:
     def predict(
         self, clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], prompts: Sequence[Prompt]
     ) -> Tensor:
-        """Returns what the model takes for the way from latent to noise, float32, b x c x h x w."""
+        """Returns what the model answers, float32, b x c x h x w."""
         texts = self.texts.of(prompts)
-        share = t.view(-1, 1, 1, 1)
-        noisy = ((1.0 - share) * clean + share * noise).to(self.device, self.dtype)
+        noisy = self.noising.noisy(clean, noise, t).to(self.device, self.dtype)
         return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, controls)
 
     @contextmanager

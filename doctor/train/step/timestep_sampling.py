@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ...model.recipe import TimestepDensity, TimestepSampling
-from ..families import FamilyModule
+from ..families import FamilyModule, FlowModule
 from ..settings.names import SHIFTS
 
 # Of a scheduler's table; and how often a number is drawn again that lies outside the range.
@@ -60,7 +61,7 @@ def timestep_table(scheme: str, generator: torch.Generator, family: FamilyModule
         blend = torch.cat([1.0 - early / early.max(), torch.linspace(1.0, 1.0 / COUNT, COUNT // 4)])
         return (blend.sort(descending=True).values * COUNT).floor() / COUNT
     if scheme in SHIFTS:
-        return family.shifted_times(COUNT, cells)
+        return cast(FlowModule, family).shifted_times(COUNT, cells)
     return torch.linspace(1.0, 1.0 / COUNT, COUNT)
 
 
@@ -83,7 +84,12 @@ def sample_timesteps(
         return timesteps_from_density(sampling.density, size, generator, cells), torch.ones(size)
     scheme, weighting = scheme_and_weighting(sampling)
     few, first, last = FEW_STEPS.get(scheme), sampling.first, sampling.last
-    table = timestep_table(scheme, generator, family, cells)
+    if family.RECORD.diffuses:  # the table of its betas, of which ai-toolkit leaves out the ends
+        weighting = "none"
+        table = torch.arange(COUNT - 1, -1, -1, dtype=torch.float64) / COUNT
+        first, last = (first + 1, last - 1) if sampling.content_or_style == "balanced" else (first, last)
+    else:
+        table = timestep_table(scheme, generator, family, cells)
     if few is not None:
         index = torch.tensor(few)[torch.randint(0, len(few), (size,), generator=generator)]
     elif sampling.content_or_style == "balanced":

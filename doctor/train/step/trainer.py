@@ -148,7 +148,7 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         """Returns what is saved: the EMA where one is kept, else the trained weights; to be used at scale 1."""
         values = dict(self.ema) if self.ema is not None else self._settled()
-        return as_saved(values, self.recipe.network)
+        return as_saved(values, self.recipe.network, self.objective.family.RECORD)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from ..weights.training_adapter import LoraDelta
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """The plan says who keeps what: tensors below the lists `blocks` are sharded over `ranks`."""
+    """The plan says who keeps what: tensors of the `blocks`, by their names, are sharded over `ranks`."""
 
     ranks: Ranks
     blocks: Sequence[str]
@@ -63,8 +63,7 @@ def shard_model(model: nn.Module, values: Mapping[str, Tensor], shares: ShardPla
         mesh = DeviceMesh.from_group(shares.ranks.group, device.type)
     whole = {value for name, value in model.named_parameters() if not shares.covers(name)}
     for name in shares.blocks:
-        for block in model.get_submodule(name).children():
-            fully_shard(block, mesh=mesh, reshard_after_forward=True)
+        fully_shard(model.get_submodule(name), mesh=mesh, reshard_after_forward=True)
     fully_shard(model, mesh=mesh, ignored_params=whole)  # it keeps nothing; it lets the next block come in advance
     placed: Any = DTensor
     for name, parameter in list(model.named_parameters()):

@@ -17,6 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ...families import families
 from ...families.part_files import title_of
 from ...progress import Progress
 from ..components.component_files import checked_tensors, component_class, component_config
@@ -38,8 +39,9 @@ from .fsdp import ShardPlan, shard_model
 
 
 def transformer_folder(model_folder: Path) -> Path:
-    """Returns the folder of the transformer: `model_folder`/transformer, or `model_folder` itself when it is one."""
-    for folder in (model_folder / "transformer", model_folder):
+    """Returns the folder of the transformer or UNet in a model's, or `model_folder` itself when it is one."""
+    names = {family.own.main: None for family in families() if family.own is not None}
+    for folder in (*(model_folder / name for name in names), model_folder):
         if _class_name(folder) is not None:
             return folder
     raise TrainError(f"{model_folder} has no transformer: expected transformer/config.json in it.")

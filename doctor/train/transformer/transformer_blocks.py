@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from ...families.record.blocks import block_of
 from ..families import family_of
 from ..kernels.attention import matmul_attention, set_attention
 from ..kernels.float16 import multiply_in_float16, scaled_attention
@@ -23,17 +24,27 @@ from ..kernels.quantized_linear import QuantizedLinear
 KERNELS = 64
 
 
+def block_names(model: nn.Module) -> list[str]:
+    """Returns the names of the blocks in the order in which they run."""
+    names = [name for name, _ in model.named_modules()]
+    lists = family_of(model).RECORD.blocks
+    return [name for one in lists for name in names if name and block_of(name, (one,)) == name]
+
+
 def transformer_blocks(model: nn.Module) -> list[nn.Module]:
     """Returns the blocks in the order in which they run."""
-    lists = [model.get_submodule(name) for name in family_of(model).RECORD.blocks]
-    return [block for blocks in lists for block in blocks.children()]
+    return [model.get_submodule(name) for name in block_names(model)]
 
 
 def backward_blocks(model: nn.Module, names: Iterable[str]) -> list[nn.Module]:
-    """Returns the blocks that backward goes through: from the first that holds one of these Linears to the last."""
-    held = {id(model.get_submodule(".".join(name.split(".")[:2]))) for name in names}
-    blocks = transformer_blocks(model)
-    return blocks[next(index for index, block in enumerate(blocks) if id(block) in held) :]
+    """Returns the blocks that backward goes through: from the first that holds one of these layers to the last, all
+    where one is in none of them.
+    """
+    lists = family_of(model).RECORD.blocks
+    held = {block_of(name, lists) for name in names}
+    blocks = block_names(model)
+    first = 0 if "" in held else next(index for index, block in enumerate(blocks) if block in held)
+    return [model.get_submodule(name) for name in blocks[first:]]
 
 
 def use_float16(model: nn.Module) -> None:
@@ -88,13 +99,16 @@ def checkpoint_blocks(
 ) -> Callable[..., Any]:
     """Returns what runs a block; from the first with a LoRA on every `interval`-th is computed again in backward.
 
-    Blocks before that (`names` are the Linears that have one) need no backward, and the last block's would be
-    computed again at once: they run as they are. `random`: what a block draws is drawn the same again.
+    Blocks before that (`names` are the layers that have one) need no backward, and the last block's would be
+    computed again at once, but for a UNet, where much follows: they run as they are. What diffusers checkpoints
+    beside them is computed again. `random`: what a block draws is drawn the same again.
     """
-    again = {id(block) for block in backward_blocks(model, names)[:-1:interval]}
+    last = None if family_of(model).RECORD.convolves else -1
+    again = {id(block) for block in backward_blocks(model, names)[:last:interval]}
+    plain = {id(block) for block in transformer_blocks(model)} - again
 
     def call(block: nn.Module, *inputs: Any) -> Any:
-        if id(block) not in again:
+        if id(block) in plain:
             return block(*inputs)
         return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=random)
 

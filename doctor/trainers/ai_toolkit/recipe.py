@@ -23,7 +23,7 @@ _LEGACY_ARCHITECTURES = {
     **{name: name for name in ("pixart", "pixart_sigma", "auraflow", "flux", "lumina2", "vega", "ssd")},
 }
 # The network_kwargs that choose among the layers by parts of their names, and what all names begin with there.
-CHOOSING, _ROOT = ("ignore_if_contains", "only_if_contains"), "transformer."
+CHOOSING, _ROOT, _KOHYA_ROOT = ("ignore_if_contains", "only_if_contains"), "transformer.", "lora_unet."
 # What they train as a whole.
 FULL = "full_if_contains"
 # A setting of sd-scripts, which zdoctor's runner takes beside them.
@@ -66,6 +66,9 @@ _FIELDS = {
     "loss_type": Setting("train/loss_type", Written.text, "mse"),
     "loss.regularisation_weight": Setting("train/reg_weight", Written.number, 1.0),
     "loss.embedded_guidance": Setting("train/cfg_scale", Written.number, 1.0),
+    "loss.min_snr_gamma": Setting("train/min_snr_gamma", Written.number),
+    "loss.snr_gamma": Setting("train/snr_gamma", Written.number),
+    "loss.noise_offset": Setting("train/noise_offset", Written.number),
     "use_ema": Setting("train/ema_config/use_ema", Written.flag),
     "ema_decay": Setting("train/ema_config/ema_decay", Written.number, 0.999),
     "dtype": Setting("train/dtype", Written.text, "fp32"),
@@ -183,12 +186,13 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
         "seed": w.whole("training_seed") if w.has("training_seed") else None,
         "optimizer": _optimizer(w.text("train/optimizer", default="adamw")),
         "checkpoints.push_to": w.text("save/hf_repo_id") if w.flag("save/push_to_hub") else "",
+        "loss.prediction": "v_prediction" * (own_way.kohya and w.flag("model/is_v_pred")),
         "timestep_sampling.last": min(w.whole("train/max_denoising_steps", default=999), 999),
     }
     if w.flag("train/train_text_encoder"):  # at the rate of all else
         own["network.text_rates"] = {part: w.number("train/lr", default=1e-6) for part in own_way.trained_text}
         own["network.text_plus_ratio"] = w.number(f"network/network_kwargs/{PLUS}", default=1.0)
-    parts = (_network(w), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
+    parts = (_network(w, own_way.kohya), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
 
 
@@ -197,15 +201,24 @@ def _sources(w: Written, architecture: str | None) -> dict[str, str]:
     return {component: written for key, component in looked_at if (written := w.text(key))}
 
 
-def _network(w: Written) -> dict[str, Any]:
+def _network(w: Written, kohya: bool) -> dict[str, Any]:
+    """`kohya`: a LoRA's names and its alpha are as kohya's trainers have them."""
     factor = w.raw("network/lokr_factor")
-    left_out, full, unread = _chosen_layers(w.raw("network/network_kwargs"))
+    left_out, full, unread = _chosen_layers(w.raw("network/network_kwargs"), _KOHYA_ROOT if kohya else _ROOT)
     rank = w.whole("network/rank", "network/linear", default=4)
+    alpha = w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0))
+    of_windows = {}
+    if kohya:
+        windows = w.whole("network/conv")
+        scale = w.number("network/conv_alpha", default=float(windows)) / windows if windows > 0 else 1.0
+        of_windows = {"network.conv_rank": max(0, windows), "network.conv_scale": scale}
+        of_windows["network.scale"] = alpha / rank if rank > 0 else 1.0
     is_dora = _network_type(w, "network/type", default="lora") == "dora"
     return {
         "rank": rank,
         "network.start_deviation": rank**-0.5 if is_dora and rank > 0 else 0.0,
-        "alpha": w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0)),
+        "alpha": alpha,
+        **of_windows,
         "network.excluded": left_out,
         "network.lora_plus_ratio": w.number(f"network/network_kwargs/{PLUS}", default=1.0),
         "network.narrowed": unread,
@@ -214,11 +227,11 @@ def _network(w: Written) -> dict[str, Any]:
     }
 
 
-def _chosen_layers(kwargs: object) -> tuple[str, str, bool]:
+def _chosen_layers(kwargs: object, root: str) -> tuple[str, str, bool]:
     """Patterns of the Linears that network_kwargs leave out and of those that they train as a whole, and whether they
     hold anything but such words.
 
-    A layer is called transformer.NAME there; words are looked for anywhere in it.
+    A layer is called transformer.NAME there, or with another `root`; words are looked for anywhere in it.
     """
     if not isinstance(kwargs, dict):
         return "", "", bool(kwargs)
@@ -227,22 +240,22 @@ def _chosen_layers(kwargs: object) -> tuple[str, str, bool]:
     if any(not _are_words(words) for words in lists.values() if words is not None):
         return "", "", True
     without, only, full = lists.values()
-    patterns = [_inside(word) for word in without or ()]
+    patterns = [_inside(word, root) for word in without or ()]
     if only is not None:
-        patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.')) for word in only) or '(?!)'}))")
+        patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.'), root) for word in only) or '(?!)'}))")
     others = any(value is not None for name, value in kwargs.items() if name not in (*CHOOSING, FULL, PLUS))
-    return "|".join(patterns), "|".join(_inside(word.replace("$$", ".")) for word in full or ()), others
+    return "|".join(patterns), "|".join(_inside(word.replace("$$", "."), root) for word in full or ()), others
 
 
 def _are_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _inside(word: str) -> str:
-    """A pattern that finds in NAME what `word` would find in transformer.NAME."""
-    if word in _ROOT:
+def _inside(word: str, root: str) -> str:
+    """A pattern that finds in NAME what `word` would find in transformer.NAME, or in NAME behind another root."""
+    if word in root:
         return "^"
-    rests = (word[count:] for count in range(1, len(word)) if _ROOT.endswith(word[:count]))
+    rests = (word[count:] for count in range(1, len(word)) if root.endswith(word[:count]))
     return "|".join([re.escape(word), *(f"^{re.escape(rest)}" for rest in rests)])
 
 

@@ -40,7 +40,7 @@ def run_with(architecture: str, output: Path, **network: Any) -> Run:
     return replace(run, trainer=RUNNER, output_folder=str(output))
 
 
-def of_runner(run: Run) -> tuple[dict[str, tuple[int, int]], FamilyModule, str]:
+def of_runner(run: Run) -> tuple[dict[str, tuple[int, ...]], FamilyModule, str]:
     model = build_empty_transformer(Path(run.recipe.base_model or "") / "transformer")
     return lora_targets(model, run.recipe.network.excluded), family_of(model), type(model).__name__
 

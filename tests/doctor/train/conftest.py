@@ -14,6 +14,7 @@ from zdoctor.tests.chroma import trainable_chroma
 from zdoctor.tests.flux import trainable_flux
 from zdoctor.tests.flux2 import trainable_flux2
 from zdoctor.tests.qwen_image import trainable_qwen_image, trainable_qwen_image_edit
+from zdoctor.tests.sdxl import trainable_sdxl
 
 COLOURS = ("red", "green", "blue", "yellow", "white", "black")
 
@@ -51,6 +52,12 @@ def chroma(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of FLUX.2 Klein. Read only: copy what a test changes."""
     return trainable_flux2(tmp_path_factory.mktemp("flux2") / "model")
+
+
+@pytest.fixture(scope="session")
+def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of SDXL. Read only: copy what a test changes."""
+    return trainable_sdxl(tmp_path_factory.mktemp("sdxl") / "model")
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.tests.sdxl import trainable_sdxl
 
 from .weights.test_single_file_checkpoint import single
 
@@ -107,6 +108,13 @@ def test_qwen_image_edit(
 def test_chroma(here: Path, chroma: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = trained(config(chroma, circles, "chroma"), capsys)
     assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys
+
+
+def test_sdxl(here: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As deep as it is published, by which the checks know it."""
+    of_noise = {"noise_scheduler": "ddpm", "timestep_type": "sigmoid", "min_snr_gamma": 5.0, "noise_offset": 0.03}
+    keys = trained(config(trainable_sdxl(here / "model", (1, 2, 10)), circles, "sdxl", train=of_noise), capsys)
+    assert "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q.lora_down.weight" in keys
 
 
 def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:

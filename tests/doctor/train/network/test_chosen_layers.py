@@ -66,7 +66,7 @@ def test_only_what_is_chosen_is_trained(tiny: Path, circles: Path, tmp_path: Pat
     run = run_with(steps=1, network={"excluded": "^(?!.*(?:attention))"})
     result = go(run, tiny, circles, tmp_path / "some", progress=progress)
     assert {key.split(".")[3] for key in load_file(result.lora)} == {"attention"}
-    assert any("Linears are trained" in note for note in progress.notes)
+    assert any("layers are trained" in note for note in progress.notes)
     with pytest.raises(TrainError, match=r"chooses no layer, .* There are layers\.0\."):
         go(run_with(network={"excluded": "^(?!.*(?:atention))"}), tiny, circles, tmp_path / "none")
 

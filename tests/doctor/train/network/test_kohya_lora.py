@@ -21,7 +21,7 @@ from ..patient import go, run_with
 RANK = 8
 
 
-def kohya(shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tensor]:
+def kohya(shapes: dict[str, tuple[int, ...]], class_name: str) -> dict[str, Tensor]:
     """A file as the trainers write it: an A, a B and an alpha for each Linear of their own model."""
     generator = torch.Generator().manual_seed(4)
     made: dict[str, Tensor] = {"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha": torch.tensor(4.0)}
@@ -36,7 +36,7 @@ def kohya(shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tens
     return made
 
 
-def from_kohya(held: dict[str, Tensor], shapes: dict[str, tuple[int, int]], class_name: str) -> dict[str, Tensor]:
+def from_kohya(held: dict[str, Tensor], shapes: dict[str, tuple[int, ...]], class_name: str) -> dict[str, Tensor]:
     found = sources(held, shapes, class_name)
     return {name: held[key] if rows is None else held[key][rows] for name, (key, rows) in found.items()}
 

@@ -190,8 +190,8 @@ KNOWN = {
         batch_size cache_text_embeddings content_or_style disable_sampling dtype ema_config gradient_accumulation
         gradient_checkpointing linear_timesteps linear_timesteps2 loss_type lr lr_scheduler lr_scheduler_params
         diff_output_preservation blank_prompt_preservation do_guidance_loss inverted_mask_prior
-        max_grad_norm max_loss noise_scheduler optimizer optimizer_params reg_weight skip_first_sample steps
-        timestep_type unet_lr
+        max_grad_norm max_loss noise_offset noise_scheduler optimizer optimizer_params reg_weight skip_first_sample
+        steps timestep_type unet_lr
         adapter_assist_type adapter_lr audio_loss_multiplier batch_noise_correction_scale
         blank_prompt_preservation_multiplier bypass_guidance_embedding cfg_rescale cfg_scale
         correct_pred_norm_multiplier diff_output_preservation_class diff_output_preservation_multiplier

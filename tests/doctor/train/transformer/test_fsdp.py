@@ -27,6 +27,7 @@ from zdoctor.doctor.train.kernels.quantized_linear import Quantization
 from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
 from zdoctor.doctor.train.transformer.fsdp import ShardPlan, local_shard
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.doctor.train.transformer.transformer_blocks import block_names
 from zdoctor.doctor.train.weights.materialize import linear_shapes
 from zdoctor.doctor.train.weights.safetensors_files import TensorEntry
 from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
@@ -73,7 +74,7 @@ def filled(
 
 def kept(ranks: Ranks, model: Path, adapter: Path, folder: Path) -> dict[str, dict[str, bytes]]:
     """The bytes that this process keeps of each parameter: read from the model's files, and from kept weights."""
-    shares = ShardPlan(replace(ranks, sharded=True), ("noise_refiner", "context_refiner", "layers"))
+    shares = ShardPlan(replace(ranks, sharded=True), block_names(build_empty_transformer(model / "transformer")))
     found = {}
     for kind in KINDS:
         for how, cache in {"": None, " kept": WeightCache(folder, "some", print)}.items():
