@@ -72,7 +72,7 @@ def child(folder: Path) -> None:
     return_freed_memory()
     options = {"quantization": "int8", "adapter": {}, "dtype": torch.bfloat16, "device": torch.device("cpu")}
     with peak.measured() as loading:
-        model = build_empty_transformer(folder)
+        model: Any = build_empty_transformer(folder)
         shares = None if ranks.size == 1 else ShardPlan(replace(ranks, sharded=True), block_names(model))
         fill_transformer(model, folder, shares=shares, **options)
         ranks.all_gather(None)

@@ -51,12 +51,12 @@ def text_encoder(
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:
-        states: list[Tensor] = []
+        answers: list[Any] = []
         for tokenizer, encoder in pairs:
             given = tokenizer(text, padding="max_length", truncation=True, max_length=PROMPT, return_tensors="pt")
-            found = encoder(given.input_ids.to(device), output_hidden_states=True)
-            states.append(found.hidden_states[LAYER][0].cpu())
-        return {"states": torch.cat(states, dim=-1), "pooled": found.text_embeds[0].cpu()}
+            answers.append(encoder(given.input_ids.to(device), output_hidden_states=True))
+        states = [answer.hidden_states[LAYER][0].cpu() for answer in answers]
+        return {"states": torch.cat(states, dim=-1), "pooled": answers[-1].text_embeds[0].cpu()}
 
     return encode
 

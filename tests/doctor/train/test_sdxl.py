@@ -101,8 +101,9 @@ def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(
     torch.autograd.backward(loss)
 
     theirs = with_adapter(sdxl, parameters)
+    make: Any = DDPMScheduler
     config = {"prediction_type": "v_prediction"} if velocity else {}
-    scheduler: Any = DDPMScheduler.from_pretrained(str(sdxl), subfolder="scheduler", **config)
+    scheduler = make.from_pretrained(str(sdxl), subfolder="scheduler", **config)
     steps = torch.tensor([300, 850])
     ids = torch.tensor([[64, 48, 0, 0, 64, 48]] * 2)
     added = {"time_ids": ids, "text_embeds": torch.stack([text["pooled"] for text in texts])}
