@@ -16,6 +16,7 @@ from ..errors import UserError, not_cached
 from ..model import CopyItem, ExtractFiles, Fix, HubFile, HubRepo, Plan, Unknown
 from ..model.amounts import amount
 from ..model.plans import note_of
+from ..model.said import joined
 from ..probe.hub import inventory, probe_hub
 from ..probe.hub.caches import COMMIT, caches, repo_folder
 from ..probe.hub.faults import run_of
@@ -63,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
             hardlink=options.hardlink,
             progress=progress.bytes_done,
         )
-    whole = "" if done.unverified else ", every file verified"
-    lines = [f"{options.source} lies in {options.target}{whole}. Take it back: zdoctor undo {done.id}"]
+    lies = f"{options.source} lies in {options.target}{'' if done.unverified else ', every file verified'}."
+    lines = [joined(" ", [lies, f"Take it back: zdoctor undo {done.id}"])]
     if done.unverified:
         files, they = ("1 file", "it") if done.unverified == 1 else (f"{done.unverified} files", "they")
         lines.append(f"{files} could not be verified: nothing on this machine says what {they} should hold.")

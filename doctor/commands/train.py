@@ -17,6 +17,7 @@ from .. import state
 from ..configs.refused import raise_unsupported
 from ..errors import INTERRUPTED, UserError
 from ..examine.examination import Examination
+from ..model.amounts import plural
 from ..model.printable import printable
 from ..model.record import replace
 from ..model.run import Run
@@ -192,7 +193,7 @@ def _train(options: argparse.Namespace, config: str, seen: Examination, ranks: R
         return 1
     stopped = result.stopped == "interrupted"
     if ranks is None or ranks.is_first:
-        count = f"{result.steps} step{'s' * (result.steps != 1)}"
+        count = plural(result.steps, "step")
         lead = "To go on from there"
         if not result.lora:
             lead = "To begin again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-COUNT = "count"  # the name of places that hold nothing but a whole number
+COUNT = "number"  # the name of places that hold nothing but a whole number
 LEAD = 12  # characters of a text that may end with somebody else's words
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import get_args
 
 from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.examine.judged import AREAS
 from zdoctor.doctor.model import SEVERITIES
 from zdoctor.doctor.model.caches import HEALTHS
+from zdoctor.doctor.model.repairs import RepairState
 from zdoctor.doctor.rules import all_rules
 from zdoctor.reports import words
 
@@ -58,8 +60,10 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     for area in ("settings", *AREAS):
         yield "screen", area, "doctor/examine/judged.py"
     yield from (("commands", name, "doctor/memory/phases.py") for name in HELD)
+    yield from (("commands", state, "doctor/commands/history.py") for state in get_args(RepairState))
     for health in (*HEALTHS, "empty"):
-        yield from (("screen", text, "reports/cache.py") for text in (health, f"{{count}} {health}"))
+        yield "screen", health, "reports/cache.py"
+    yield from (("screen", f"{{number}} {health}", "reports/cache.py") for health in HEALTHS)
     yield from (("help", text, "argparse") for text in ARGPARSE)
     yield from (("rules", text, "maintenance/messages/registries.py") for text in SHORT)
     for rule in all_rules():

@@ -183,7 +183,7 @@ class _Reader(ast.NodeVisitor):
         if SILENT.search(name) or (name.endswith(".split") and isinstance(node.func.value, ast.Constant)):  # type: ignore[attr-defined]
             return
         if name == "plural" and isinstance(node.args[1], ast.Constant):
-            self.found += ((f"{{count}} {node.args[1].value!s}{end}", self.help) for end in ("", "s"))
+            self.found += ((f"{{number}} {node.args[1].value!s}{end}", self.help) for end in ("", "s"))
             return
         if name in ("said", "_said") and isinstance(node.args[0], ast.Constant):
             self.found.append((str(node.args[0].value).strip(), self.help))

@@ -36,10 +36,12 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u0
 def describe(step: ExtractFiles) -> str:
     count = len(step.items)
     total = amount(sum(item.size for item in step.items))
-    verb = "hard-link" if step.hardlink else "copy"
     ready = sum(done.size for done in adopted(step, part_of(place(step))).values())
     rest = f"; {amount(ready)} of it lie ready from an earlier run" if ready else ""
-    return f"{verb} {count} file{'s' * (count != 1)}, {total}, into {step.path}, verifying each{rest}"
+    return (
+        f"{'hard-link' if step.hardlink else 'copy'} {count} file{'s' * (count != 1)}, {total}, into {step.path}, "
+        f"verifying each{rest}"
+    )
 
 
 def precheck(step: ExtractFiles, path: Path, needs: Needs) -> None:

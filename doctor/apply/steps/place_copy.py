@@ -15,8 +15,7 @@ from .needs import Needs, Work, locks_of
 
 
 def describe(step: PlaceCopy) -> str:
-    verb = "hard-link" if step.link else "copy"
-    return f"{verb} {step.source}, {amount(step.size)}, to {step.path}, verifying it"
+    return f"{'hard-link' if step.link else 'copy'} {step.source}, {amount(step.size)}, to {step.path}, verifying it"
 
 
 def precheck(step: PlaceCopy, path: Path, needs: Needs) -> None:

@@ -13,8 +13,8 @@ from .needs import Needs, Work, locks_of
 
 
 def describe(step: Quarantine) -> str:
-    where = "aside, inside the cache" if hub_root(at(step.path)) is not None else "aside, beside where it lies"
-    return f"move {step.path} {where}"
+    is_cached = hub_root(at(step.path)) is not None
+    return f"move {step.path} aside, {'inside the cache' if is_cached else 'beside where it lies'}"
 
 
 def precheck(step: Quarantine, path: Path, needs: Needs) -> None:

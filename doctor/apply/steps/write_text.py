@@ -13,7 +13,7 @@ from .needs import Needs, Work
 
 
 def describe(step: WriteText) -> str:
-    return f"write {step.path}: {step.text.strip()[:60]!r}"
+    return f"write into {step.path}: {step.text.strip()[:60]!r}"
 
 
 def precheck(step: WriteText, path: Path, needs: Needs) -> None:
