@@ -32,6 +32,11 @@ _CARD = re.compile(
     r"(CUDA|HIP)( driver| unknown)? error|Triton Error \[CUDA\]|CUDA driver initialization failed"
     r"|The NVIDIA driver on your system is too old"
 )
+# Who has how much of a card, in PyTorch's words. In a container its own process has another number, and is no other.
+_OTHER = re.compile(r"Process (\d+) has ([\d.]+) (MiB|GiB) memory in use")
+_OWN = re.compile(r"this process has")
+# What another program holds that is worth ending it; a desktop has less.
+MUCH = 1.0
 LESS = "Lower the resolution or the batch size, keep gradient_checkpointing on, or quantize the model (qtype: int8)."
 
 
@@ -50,7 +55,7 @@ def explain_gpu_failures() -> Iterator[None]:
 def gpu_failure_message(error: BaseException, less: str = LESS) -> str | None:
     """Returns what to say of memory that ran out (and how to need `less`) or of a failed GPU; None of all else."""
     if _no_room(error):
-        return f"The GPU ran out of memory ({first_line(error)}). {less}"
+        return f"The GPU ran out of memory ({first_line(error)}). {_held_by_others(str(error)) or less}"
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return f"The memory of this computer ran out ({first_line(error)}). End other programs. {less}"
     if is_gpu_lost(error) or (isinstance(error, RuntimeError) and "cuDNN error" in str(error)):
@@ -96,6 +101,15 @@ def unless_out_of_memory(work: Callable[[], T]) -> T | None:
         if not _no_room(error):
             raise
     return None  # not in the handler: while that runs, the error keeps every tensor of what failed
+
+
+def _held_by_others(message: str) -> str:
+    """What to do where other processes hold much of the card; "" where they do not, or nobody knows."""
+    every = [(float(size) / (1024 if unit == "MiB" else 1), pid) for pid, size, unit in _OTHER.findall(message)]
+    held, pid = max(every, default=(0.0, ""))
+    if held < MUCH or not _OWN.search(message):
+        return ""
+    return f"Process {pid} holds {held:.1f} GiB of the card: end it, or wait until it is done, and start again."
 
 
 def _no_room(error: BaseException) -> bool:

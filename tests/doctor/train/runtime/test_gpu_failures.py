@@ -32,6 +32,14 @@ def test_memory_that_runs_out() -> None:
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
+# What PyTorch's allocator says where another process has taken the card (c10/cuda/CUDACachingAllocator.cpp).
+TAKEN = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.02 GiB is "
+    "free. Process 4242 has 20.50 GiB memory in use. Including non-PyTorch memory, this process has 2.12 GiB memory "
+    "in use. Of the allocated memory 1.50 GiB is allocated by PyTorch, and 20.00 MiB is reserved but unallocated."
+)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -43,6 +51,9 @@ def test_memory_that_runs_out() -> None:
         ),
         (RuntimeError("MPS backend out of memory (MPS allocated: 17.62 GB, other"), "GPU ran out of memory"),
         (RuntimeError("Invalid buffer size: 12.25 GiB"), "GPU ran out of memory"),
+        (torch.OutOfMemoryError(TAKEN), r"Process 4242 holds 20\.5 GiB of the card: end it"),
+        (torch.OutOfMemoryError(TAKEN.replace("20.50 GiB", "310.00 MiB")), "Lower the resolution"),  # a desktop
+        (torch.OutOfMemoryError(TAKEN.replace("this process", "Process 17")), "Lower the resolution"),
         (MemoryError(), "ran out"),
     ],
 )
