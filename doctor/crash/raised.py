@@ -26,7 +26,7 @@ _PYTHONS = re.compile(
     r"has no attribute|\bunexpected keyword|\bNoneType\b|cannot import name|No module named|required positional"
 )
 _ASKED = re.compile(
-    r"['\"](?P<owner>[A-Z]\w*)['\"] (?:object )?has no attribute ['\"](?P<name>\w+)"
+    r"(?:['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute ['\"](?P<name>\w+)"
     r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got an unexpected keyword argument ['\"](?P<argument>\w+)"
     r"|(?P<wants>(?:[A-Z]\w+\.)?\w+)\(\) missing \d+ required [\w -]+ arguments?: ['\"](?P<missing>\w+)"
 )

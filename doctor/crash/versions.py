@@ -22,10 +22,12 @@ _ASKED = tuple(
     map(
         re.compile,
         (
+            r"model type [`'\"](?P<name>\w+)[`'\"] but (?P<kind>Transformers) does not recognize",
             r"cannot import name ['\"](?P<name>\w+)['\"] from ['\"](?P<owner>[\w.]+)['\"](?! \(unknown location)",
             r"(?P<module>No module) named ['\"](?P<owner>\w[\w.]*)\.(?P<name>\w+)['\"]",
             r"^(?P<only>No module) named ['\"](?P<name>\w+)['\"]",
-            r"(?P<thing>['\"])(?P<owner>[A-Z]\w*)['\"] (?:object )?has no attribute ['\"](?P<name>\w+)",
+            r"(?P<thing>['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute "
+            r"['\"](?P<name>\w+)",
             r"module ['\"]?(?P<owner>\w[\w.]*?)['\"]? has no attribute ['\"]?(?P<name>\w+)",
             r"(?P<owner>(?:[A-Z]\w+\.)?\w+\(\)) got an unexpected keyword argument ['\"](?P<name>\w+)['\"]",
         ),
@@ -82,7 +84,8 @@ def by_version(failure: Failure, versions: Mapping[str, str]) -> Known | None:
     for pattern in _ASKED:
         if (asked := pattern.search(message)) is not None:
             groups, name = asked.groupdict(""), asked["name"]
-            owner = "python" if groups.get("only") else groups["owner"] + " object" * bool(groups.get("thing"))
+            owner = groups.get("owner", "") + " object" * ("thing" in groups)
+            owner = "python" if groups.get("only") else "transformers.models" if groups.get("kind") else owner
             while groups.get("module") and "." in owner and not any(lived(owner, name)):
                 owner, _, name = owner.rpartition(".")  # the whole package of that module may be lacking
             return _told(owner, name, failure, versions)

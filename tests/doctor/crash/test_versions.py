@@ -39,6 +39,11 @@ PACKAGES = sorted(file.stem for file in NAMES.glob("*.json"))
             "AttributeError: 'Trainer' object has no attribute 'tokenizer'",
             "transformers 5.0.0 has Trainer.tokenizer no",
         ),
+        (
+            "ValueError: The checkpoint you are trying to load has model type `qwen3_vl` but Transformers does not "
+            "recognize this architecture.",
+            "transformers 4.57.0 has transformers.models.qwen3_vl",
+        ),
         ("ImportError: cannot import name 'anima_utils' from 'library' (/x/y.py)", "sd-scripts 2026-02-16 has"),
     ],
 )
