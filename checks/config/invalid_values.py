@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Run, Schema
-from ...doctor.model.record import replace
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ..ai_toolkit.value_words import invalid, unread_by_runner
 from ..keys.misspelled import meant
-from ..keys.values import ABRIDGED, START, bad
+from ..keys.values import START, bad
 
 # a TOML file goes past the parser, which then looks at no choices
 _LATER = "when the setting is used, if at all"
@@ -64,10 +63,7 @@ def invalid_value(config: Config, run: Run, schema: Schema) -> Iterator[Finding]
     if run.by_runner:
         yield from unread_by_runner(run, schema)
     elif trainer_of(run.trainer).has_processes:
-        abridged = ABRIDGED.search(config.text) is not None
-        for finding in invalid(run, schema):
-            left_out = finding.where is None or finding.where.line is None
-            yield replace(finding, severity="warning") if abridged and left_out else finding
+        yield from invalid(run, schema)
     else:
         yield from _refused(config, run, schema)
 

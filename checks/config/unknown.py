@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Config, Finding, Run, Schema, Value, found
 from ...doctor.model.record import dataclass
 from ...doctor.model.schema import Section
+from ...doctor.model.unfinished import UNLESS_YOURS_READS
 from ...doctor.rules import prevents, rule
 from ...doctor.trainers import trainer_of
 from ...doctor.trainers.alike import alike
@@ -29,10 +30,6 @@ _STOPS = "The trainer stops at the start, before it loads anything (keys as read
 _UNLESS_ELSEWHERE = (
     "The trainer stops at the start, before it loads anything (keys as read by {table}), unless another part of it "
     "does: the word stands in its source."
-)
-_UNLESS_YOURS = (
-    "The trainer stops at the start, before it loads anything (keys as read by {table}), unless yours is a fork or "
-    "another version that knows it; --trainer-source FOLDER looks at yours."
 )
 
 
@@ -166,7 +163,7 @@ def _nearest(schema: Schema, run: Run, one: Stray, written: set[str]) -> tuple[s
 def _otherwise(refused: bool, elsewhere: bool, doubtful: bool) -> str:
     if not refused:
         return _SILENT
-    return _UNLESS_ELSEWHERE if elsewhere else _UNLESS_YOURS if doubtful else _STOPS
+    return _UNLESS_ELSEWHERE if elsewhere else UNLESS_YOURS_READS if doubtful else _STOPS
 
 
 def _finding(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ...doctor.model import Config, Finding, Problem, found
+from ...doctor.model.unfinished import UNLESS_WHOLE, stops_unless
 from ...doctor.rules import prevents, rule
 from ..keys.places import line_at
-from ..keys.values import UNLESS_WHOLE, stops_unless
 
 # what the parser says -> what it means to someone who wrote a config, not a parser
 _HINTS = (

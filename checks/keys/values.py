@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...doctor.model import Config, Finding, Run, Severity, found
+from ...doctor.model.unfinished import UNLESS_YOURS_KNOWS, is_to_be_filled
 from .places import key_where
 
 START = "at the start, before anything is loaded"
@@ -18,51 +19,14 @@ STEP = "at the first training step, after loading, quantizing and caching"
 SAMPLE = "at the first sample"
 FIRST_SAVE = "at the first save"
 END = "after the training"
-# Ends what is said of a word that zdoctor's list lacks, where the trainer that runs may have another list. Certain
-# are a slip of a word that is known, and what the checkout at hand does not hold.
 SILENT = "No message says so: {when}."
 STOPS = "The trainer stops {when}."
-UNLESS_YOURS_KNOWS = (
-    "The trainer stops {when}, unless yours is a fork or another version that knows it; --trainer-source FOLDER "
-    "looks at yours."
-)
-UNLESS_FILLED = "It does not where a program puts a value in its place before."
-STOPS_UNLESS_FILLED = f"{STOPS} {UNLESS_FILLED}"
-UNLESS_WHOLE = "It does not where the whole file holds what ... stands for."
-# What a program, or whoever copies it, puts values into before a trainer reads it: the marks of a template.
-TEMPLATE = re.compile(
-    r"\{\{.+?\}\}|\{%.+?%\}|<%.+?%>|[=:][ \t]*\{[A-Za-z][\w -]*\}"
-    r"|[=:\[,][ \t]*[\"']?(?:\$[A-Z]\w*|\$\{|__[A-Za-z]\w*__|@\w+@|%[A-Za-z]\w*%|<[A-Za-z][^<>]*>)"
-)
-# A value that is such a mark or one for whoever reads it: <steps>, [RANK], LR, XX, your_model. No word of a config.
-_TO_BE_FILLED = re.compile(
-    rf"\s*(?:{TEMPLATE.pattern}|\$?\{{[^{{}}]*\}}|\$\w+|%\w+%|@?__\w+__@?|@\w+@|<[^<>]+>|\[[A-Za-z][^\[\]]*\]"
-    r"|(?!(?:AUTO|FALSE|INF|NAN|NO|NONE|NULL|OFF|ON|TRUE|YES)\b)[A-Z][A-Z0-9_]*|[xX]{2,}|\?+|\.{3}|\u2026"
-    r"|(?i:your[ _-].*|todo|change_?me))\s*"
-)
-# A line that stands for others, or a value that does, as in documents; of YAML "..." alone is the end of a document.
-ABRIDGED = re.compile(
-    r"(?m)^[ \t]*(?:(?:#+|//)[ \t]*(?:\.{3}|\u2026)|(?:\.{3}|\u2026)[ \t]*\S"
-    r"|[^#\r\n]*[=:][ \t]*(?:\.{3}|\u2026)[ \t]*,?[ \t]*$)"
-)
 BEFORE = "The run ends before anything is loaded."  # by zdoctor's own runner
 
 
 def ends(run: Run, otherwise: str, own: str = BEFORE) -> str:
     """How a run ends by zdoctor's own runner, or `otherwise`."""
     return own if run.by_runner else otherwise
-
-
-def is_to_be_filled(value: object) -> bool:
-    """Whether a value stands for one that a program puts in: `{{ steps }}`, `${STEPS}`, `__STEPS__`."""
-    return isinstance(value, str) and _TO_BE_FILLED.fullmatch(value) is not None
-
-
-def stops_unless(text: str) -> str:
-    """What a line ends in that is a template's, or stands for others; "" of any other."""
-    if TEMPLATE.search(text):
-        return f"The trainer stops at once. {UNLESS_FILLED}"
-    return f"The trainer stops at once. {UNLESS_WHOLE}" if ABRIDGED.search(text) else ""
 
 
 def number_of(text: str) -> int | float | None:
@@ -104,9 +68,8 @@ def bad(
     `new` is the value that is certainly meant; `likely` one that may be. `unsure`: that this word or form is not
     taken was not read in the checkout at hand.
     """
-    template = is_to_be_filled(run.setting(key))
-    doubtful = severity is None and new is None and isinstance(run.setting(key), str | list | dict)
-    doubtful = doubtful and (unsure or template)
+    doubtful = unsure and severity is None and new is None and isinstance(run.setting(key), str | list | dict)
+    doubtful = doubtful and not is_to_be_filled(run.setting(key))  # which is said of every error
     when = when.format_map({"key": key, "value": run.setting(key), **args})
     evidence: dict[str, object] = {"key": key, "value": run.setting(key), "when": when}
     if new is not None:
@@ -124,8 +87,6 @@ def bad(
         if silent
         else STOPS
         if not doubtful
-        else STOPS_UNLESS_FILLED
-        if template
         else UNLESS_YOURS_KNOWS,
         evidence=evidence,
         severity="warning" if doubtful else severity,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ...doctor.model import Finding, Run, Schema, Severity, found
+from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import words
-from ..keys.values import UNLESS_FILLED, is_spelt, is_to_be_filled, number_of, whole
+from ..keys.values import is_spelt, number_of, whole
 from . import TRAINERS
 
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
@@ -64,10 +64,7 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             message, otherwise, new = judged
             args = {"name": name, "value": written.value}
             evidence = {"key": key, "pointer": run.pointer(key), "new": new}
-            template = is_to_be_filled(written.value)
-            otherwise = f"{otherwise} {UNLESS_FILLED}" if template else otherwise
-            severity: Severity | None = "warning" if template else None
-            yield found(written.where, message, otherwise=otherwise, evidence=evidence, severity=severity, **args)
+            yield found(written.where, message, otherwise=otherwise, evidence=evidence, **args)
 
 
 def _begun(schema: Schema, run: Run, name: str) -> Key | None:

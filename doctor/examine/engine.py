@@ -14,6 +14,7 @@ from ..model import (
     Plan,
     Report,
     Run,
+    Schema,
     SetValue,
     TrainingEffect,
     Unknown,
@@ -22,7 +23,7 @@ from ..model import (
 from ..model.plans import TRAINING_EFFECTS
 from ..model.record import dataclass, replace
 from ..rules import NotApplicable, Repair, Repairs, Rule, RuleError, Unestablished
-from .certain import certain
+from .certain import certain, weighed
 from .places import Taken, place_of, written_by
 
 T = TypeVar("T")
@@ -63,7 +64,9 @@ def examine(
     """Ask every rule whose facts are known. A rule that raises is reported as crashed; the others go on."""
     answers = answers or Answers()
     said = {rule.id: answers.of(rule, facts) for rule in rules}
-    findings = ordered(finding for answer in said.values() for finding in answer.findings)
+    run = facts.run if isinstance(facts.run, Run) else None
+    schema = facts.schema if isinstance(facts.schema, Schema) else None
+    findings = ordered(weighed((finding for answer in said.values() for finding in answer.findings), run, schema))
     unknown = tuple(Outcome(id, answer.unknown) for id, answer in said.items() if answer.unknown is not None)
     crashed = tuple(Outcome(id, answer.crashed) for id, answer in said.items() if answer.crashed is not None)
     passed = tuple(id for id in said if said[id] == Answer())

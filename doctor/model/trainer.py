@@ -63,6 +63,8 @@ class Trainer:
     dataset_sections: tuple[str, ...] = ()
     # keys that zdoctor's runner reads beside the trainer's own
     runner_keys: tuple[str, ...] = ()
+    # what every training is told by a command or job, each by one of some settings; one that lacks two is an excerpt
+    told: tuple[frozenset[str], ...] = ()
     # where an unknown key ends the run: "top", "section" or "shell"; elsewhere it is ignored
     refuses_unknown: frozenset[str] = frozenset()
     # its model: each component is a file that an option names; shards are found of all components, not of the
@@ -112,6 +114,11 @@ def takes_in(trainers: Sequence[str], trainer: str) -> bool:
 def any_of(*marks: str) -> tuple[frozenset[str], ...]:
     """Sets of keys, each written as "one+other"."""
     return tuple(frozenset(mark.split("+")) for mark in marks)
+
+
+def one_of_each(*groups: str) -> tuple[frozenset[str], ...]:
+    """Groups of settings, each group written in one text."""
+    return tuple(frozenset(group.split()) for group in groups)
 
 
 # zdoctor's own runner reads no config: it takes the runs of the others.

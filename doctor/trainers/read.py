@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 
 from ..configs.reading import Beside, Found, Reading, begins_as_named, failed, nobodys, nothing, text_of
-from ..model import Config, Problem, Where
+from ..model import Config, Problem, Run, Where
 from ..model.pattern import pattern
 from ..model.record import replace
 from ..model.script import SCRIPT
 from ..model.trainer import Trainer
+from ..model.unfinished import ABRIDGED, ABRIDGED_FILE, PART
 from . import loaded, named, names, trainers
 
 __all__ = ["Beside", "Found", "Reading", "read_config"]
@@ -45,10 +46,25 @@ def read_config(
     if trainer is None and problem is not None and problem.kind == "syntax" and not begins_as_named(config):
         problem = nobodys(config, "")
     if problem is None or problem.kind != "foreign":
-        return reading
+        return replace(reading, runs=tuple(_in_part(run, reading.config) for run in reading.runs))
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
     made = reading.config if trainer is not None else replace(reading.config, trainer=None)
     return failed(made, replace(problem, message=f"{problem.message} {whose}"))
+
+
+def _in_part(run: Run, config: Config) -> Run:
+    """The run, which may have other settings where the text is not the whole of what its trainer is given."""
+    told = named(run.trainer)
+    if run.unread or told is None or run.kind == "other" or run.process_type == "datasets":
+        return run
+    if config.format != "shell" and ABRIDGED.search(config.text):
+        return replace(run, unread=ABRIDGED_FILE)
+    if config.format == "toml" and not told.becomes_command_line:
+        return run  # the others stand in the command that names the file; each rule knows that
+    written = {key.partition("/")[0] for key in run.settings}
+    lacking = [group for group in told.told if written.isdisjoint(group)]
+    finetune = run.kind == "finetune" and any("network_module" in group for group in lacking)
+    return replace(run, unread=PART) if len(lacking) - finetune > 1 else run
 
 
 def _script(config: Config) -> Reading:

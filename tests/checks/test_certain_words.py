@@ -166,11 +166,19 @@ def test_what_a_shell_fills_in_a_config_env_is_no_error(tmp_path: Path) -> None:
     assert told("$((2 * 2))") == ["warning"] and told("four") == ["error"]
 
 
-@pytest.mark.parametrize(("line", "severity"), [("# ... other settings", "warning"), ("# other settings", "error")])
-def test_what_an_abridged_config_leaves_out_is_no_error(line: str, severity: str, tmp_path: Path) -> None:
-    (tmp_path / "t.yaml").write_text(f"{YAML}steps: 10\n      {line}\n")
-    found = check(str(tmp_path / "t.yaml"), selected=["CFG004"]).findings
-    assert {one.severity for one in found} == {severity} and any("no dataset" in one.text() for one in found)
+@pytest.mark.parametrize(
+    ("lines", "is_whole"),
+    [
+        ("# other settings\n    model: {name_or_path: x/y}", True),
+        ("# ... other settings\n    model: {name_or_path: x/y}", False),
+        ("# other settings", False),
+    ],
+)
+def test_what_an_abridged_config_leaves_out_is_not_known(lines: str, is_whole: bool, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(f"{YAML}steps: 10\n      {lines}\n")
+    report = check(str(tmp_path / "t.yaml"), selected=["CFG004"])
+    assert any("no dataset" in one.text() for one in report.errors) == is_whole
+    assert ("CFG004" in {one.rule for one in report.unknown}) != is_whole
 
 
 READS_FORMS = """
@@ -247,7 +255,8 @@ def test_a_forks_own_default_is_read_where_it_is_put_in(fork: str, wrong: bool, 
     parser = {"src/musubi_tuner/training/parser_common.py": OPTIMIZER.format(fork=fork)}
     root = checkout(tmp_path / "any-name", {**MUSUBI, **parser})
     file = root / "t.sh"
-    file.write_text("python src/musubi_tuner/hv_train_network.py --sdpa --dit a.st\n")
+    whole = "--sdpa --dit a.st --dataset_config d.toml --output_dir o --network_dim 4"
+    file.write_text(f"python src/musubi_tuner/hv_train_network.py {whole}\n")
     assert bool(check(str(file), selected=["KOH013"]).errors) == wrong
 
 
@@ -292,12 +301,13 @@ def test_a_module_that_is_none_of_kohyas_may_be_a_forks(module: str, wrong: bool
 def test_a_config_file_that_is_not_here_hides_what_is_left_out(tmp_path: Path) -> None:
     """On this machine it is missing; of the settings that may be in it nothing is said."""
     file = tmp_path / "t.sh"
-    file.write_text("accelerate launch flux_train_network.py --output_dir o --config_file nowhere\n")
+    named = "--output_dir o --dataset_config d.toml --config_file nowhere"
+    file.write_text(f"accelerate launch flux_train_network.py {named}\n")
     report = check(str(file))
     assert {finding.rule for finding in report.errors} == {"KOH012"}
     assert "nowhere.toml" in report.errors[0].text()
     assert "KOH002" in {outcome.rule for outcome in report.unknown}
-    (tmp_path / "nowhere.toml").write_text("network_dim = 4\n")
+    (tmp_path / "nowhere.toml").write_text('network_dim = 4\nlearning_rate = 1\nae = "ae.st"\n')
     assert {finding.rule for finding in check(str(file)).errors} >= {"KOH002"}
 
 
@@ -366,7 +376,7 @@ def test_an_empty_text_is_no_switch_that_is_on(tmp_path: Path) -> None:
 def test_nothing_is_said_of_what_an_abridged_command_leaves_out(abridged: str, tmp_path: Path) -> None:
     file = tmp_path / "t.sh"
     for more, wrong in ((abridged, False), ("", True)):
-        file.write_text(SHELL.format(place="", more=more))
+        file.write_text(SHELL.format(place="", more=f"--dataset_config d.toml --unet_lr 1 {more}"))
         assert bool(check(str(file), selected=["KOH002", "KOH015"]).errors) == wrong
 
 
@@ -389,7 +399,8 @@ def test_a_comment_behind_a_value_of_an_env_file_is_said_once(tmp_path: Path) ->
 
 def test_sizes_of_buckets_that_old_scripts_do_not_look_at_are_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "t.sh"
-    options = "--pretrained_model_name_or_path m.st --output_name o --enable_bucket --bucket_reso_steps 1"
+    options = "--pretrained_model_name_or_path m.st --output_name o --enable_bucket --bucket_reso_steps 1 "
+    options += "--network_dim 4 --learning_rate 1"
     for model, severity in (("", "warning"), ("sdxl_", "error")):
         file.write_text(f"accelerate launch {model}train_network.py {options}\n")
         assert [finding.severity for finding in check(str(file), selected=["KOH003"]).findings] == [severity]

@@ -136,11 +136,15 @@ def test_what_the_script_of_one_model_refuses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     made.write(tmp_path / "model.safetensors", tensors, dtype, {"F32": 4, "F8_E4M3": 1}.get(dtype, 2))
-    launched = f"accelerate launch --mixed_precision bf16 {script}_train_network.py"
+    launched = f"accelerate launch --mixed_precision bf16 {script}_train_network.py {LORA}"
     report = _checked(tmp_path, f"{launched} --sdpa --dit model.safetensors {options}\n")
     assert [str(finding.evidence["key"]) for finding in report.findings] == wrong
     for finding in report.findings:
         assert finding.text() and finding.consequence()
+
+
+# what every command tells of a LoRA
+LORA = "--dataset_config d.toml --output_dir o --network_dim 4 --learning_rate 1"
 
 
 def _checked(folder: Path, text: str) -> Report:
@@ -172,7 +176,7 @@ def test_a_text_encoder_whose_outputs_are_cached_is_not_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, options: str, wrong: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    model = "--pretrained_model_name_or_path m.safetensors --train_data_dir d"
+    model = f"--pretrained_model_name_or_path m.safetensors --train_data_dir d {LORA}"
     findings = _checked(tmp_path, f"python {script}.py {model} {options}\n").findings
     assert [finding.severity for finding in findings] == ([] if wrong is None else ["error"])
     assert wrong is None or ((where := findings[0].where) is not None and where.pointer == f"/{wrong}")
@@ -219,7 +223,7 @@ STEPS += [("lumina_train", 16), ("sd3_train", 8), ("fine_tune", 64)]
 def test_the_steps_of_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, least: int) -> None:
     monkeypatch.chdir(tmp_path)
     for steps in (least, least // 2):
-        model = "--pretrained_model_name_or_path m.safetensors --train_data_dir d"
+        model = f"--pretrained_model_name_or_path m.safetensors --train_data_dir d {LORA}"
         text = f"python {script}.py {model} --enable_bucket --bucket_reso_steps {steps}\n"
         keys = [str(finding.evidence["key"]) for finding in _checked(tmp_path, text).findings]
         assert keys == ([] if steps == least else ["bucket_reso_steps"])

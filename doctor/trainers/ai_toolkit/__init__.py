@@ -1,6 +1,6 @@
 """ai-toolkit: a YAML or JSON job with its processes."""
 
-from ...model.trainer import Trainer, any_of
+from ...model.trainer import Trainer, any_of, one_of_each
 
 AI_TOOLKIT = Trainer(
     name="ai-toolkit",
@@ -19,6 +19,7 @@ AI_TOOLKIT = Trainer(
     writes=f"{__name__}.writes",
     start="python run.py {config}",
     has_processes=True,
+    told=one_of_each("model", "datasets", "train"),
     sections=("", "train", "model", "network", "datasets/*", "sample", "save", "logging"),
     runner_keys=("train/gradient_checkpointing_interval", "logging/report_to"),
     workers=("datasets/0/num_workers", 2),

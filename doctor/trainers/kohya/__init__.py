@@ -1,6 +1,6 @@
 """kohya's trainers, sd-scripts and musubi-tuner: options on a command line or in TOML, and a TOML of datasets."""
 
-from ...model.trainer import Trainer, any_of
+from ...model.trainer import Trainer, any_of, one_of_each
 
 _SECTIONS = ("general", "datasets/*", "datasets/*/subsets/*")
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -8,6 +8,13 @@ _SD_MODELS = ("flux", "sdxl", "sd3", "lumina", "hunyuan_image", "anima")
 _SD_SCRIPTS = (
     *(f"{model}_train" for model in _SD_MODELS),
     *("train_network", "train_db", "fine_tune", "train_textual_inversion", "sdxl_train_textual_inversion"),
+)
+_TOLD = one_of_each(
+    "pretrained_model_name_or_path dit vae ae text_encoder text_encoder1 text_encoder2 clip_l clip_g t5xxl t5 qwen3",
+    "dataset_config train_data_dir in_json dataset_class datasets",
+    "output_dir output_name",
+    "network_module network_dim network_alpha network_args network_weights lora_type",
+    "max_train_steps max_train_epochs learning_rate unet_lr epoch",
 )
 _SD_OPTIONS = ("config_file", "dataset_config", "output_name")
 _MODELS = (
@@ -36,6 +43,7 @@ MUSUBI_TUNER = Trainer(
     failures=f"{__name__}:failures.yaml",
     recipe=f"{__name__}.recipe",
     writes=f"{__name__}.writes",
+    told=_TOLD,
     refuses_unknown=frozenset(("section", "shell")),
     workers=("max_data_loader_n_workers", 8),
     pins="use_pinned_memory_for_block_swap",
@@ -74,6 +82,7 @@ SD_SCRIPTS = Trainer(
     writes=f"{__name__}.writes",
     has_gui=True,
     of_gui=("noise_offset_type", "epoch", "show_timesteps", "show_timesteps_resolution", "train_inpainting"),
+    told=_TOLD,
     refuses_unknown=frozenset(("section", "shell")),
     workers=("max_data_loader_n_workers", 8),
     dataset_sections=_SECTIONS,

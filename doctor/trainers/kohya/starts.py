@@ -16,6 +16,7 @@ from ...configs.words import words
 from ...configs.written import Dialect, Written
 from ...model import Config, Problem, Run, Value, Where
 from ...model.record import dataclass, replace
+from ...model.unfinished import ABRIDGED_COMMAND
 
 # options that take several values; of the others a second one is an unrecognized argument
 LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_weights_multiplier text_encoder_lr")
@@ -153,8 +154,6 @@ def _start(
     if isinstance(tree, Problem):
         return tree
     beneath = flat(*tree) if tree is not None else {}
-    if _NAMED.isdisjoint(beneath) and _NAMED.isdisjoint(options):
-        unread = unread or _EXCERPT
     if any(word.text == "xargs" for word in command.words[:at]):
         unread = unread or _SHELL_ONLY.format("what xargs puts behind it")
     files = (tree[1],) if tree is not None else ()
@@ -194,7 +193,7 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
         index += 1
         name, equals, value = word.text.removeprefix("--").partition("=")
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
-            unread = unread or (_LEFT_OUT if _MORE.match(word.text) else "")
+            unread = unread or (ABRIDGED_COMMAND if _MORE.match(word.text) else "")
             unread = unread or (_SHELL_ONLY.format(word.text) if not word.known else "")
             continue
         if equals:
@@ -207,12 +206,12 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
             index += len(given)
             several = next((one.text for one in given if one.many and _SEVERAL.search(one.text)), "")
             unread = unread or (_SHELL_ONLY.format(several) if several else "")
-            unread = unread or (_LEFT_OUT if given and _MORE.match(given[0].text) else "")
+            unread = unread or (ABRIDGED_COMMAND if given and _MORE.match(given[0].text) else "")
         made.pop(name, None)
         first, last = (given[0], given[-1]) if given else (word, word)
         where = lines.where(first.start, f"/{name}")
         unknown = next((_SHELL_ONLY.format(one.text or "it") for one in given if not one.known), "")
-        unknown = unknown or (_LEFT_OUT if given and _MORE.match(first.text) else "")
+        unknown = unknown or (ABRIDGED_COMMAND if given and _MORE.match(first.text) else "")
         if name in LISTS:
             made[name] = Value([one.text for one in given], where, first.start, last.end, None, (), unknown)
         elif given:
@@ -222,12 +221,8 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
     return made, unread
 
 
-# every training is told one of these; a command without any is written for the sake of another option
-_NAMED = words("pretrained_model_name_or_path dit dataset_config train_data_dir in_json output_dir output_name")
-_EXCERPT = "it names no model, no dataset and no output, as a part of a command does"
 _SHELL_ONLY = "{} is what only the shell can tell"
 _GIVEN = re.compile(r"--[A-Za-z][\w-]*=")
-_LEFT_OUT = "the command is abridged by ..."
 _MORE = re.compile(r"[(\[<]*(?:\.\.\.|…)|\[[a-z]")  # [other options], too: no value stands behind nothing
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from zdoctor import check
 from zdoctor.doctor.configs.words import words
+from zdoctor.doctor.model.unfinished import UNLESS_FILLED, UNLESS_WHOLE, UNLESS_YOURS
 from zdoctor.doctor.schema.tables import shipped
 
 FLUX = "accelerate launch --mixed_precision bf16 flux_train_network.py --sdpa --network_module networks.lora_flux "
 BARE = FLUX.replace("--network_module networks.lora_flux ", "--ae a ")
 FILES = "--pretrained_model_name_or_path no/m.safetensors --ae no/ae.st --clip_l no/c.st --t5xxl no/t.st "
+MORE = "--train_data_dir no/data --learning_rate 1e-4 "
 REST = "--train_data_dir no/data --output_dir out --learning_rate 1e-4 --fp8_base --mixed_precision bf16 "
 
 
@@ -31,7 +33,7 @@ def errors(folder: Path, text: str) -> tuple[set[str], set[str]]:
         ("KOH002", BARE + REST, BARE + REST + '--config_file "$CONFIG"'),
         ("KOH002", BARE + REST, "A=()\n[[ $X ]] && A+=(--network_module x)\n" + BARE + REST + '"${A[@]}"'),
         ("KOH013", FLUX + REST + FILES + "--optimizer_type adamW8bti", FLUX + REST + FILES + '--optimizer_type "$O"'),
-        ("KOH011", FLUX + FILES, FLUX + FILES + "$EXTRA_ARGS"),
+        ("KOH011", FLUX + FILES + MORE, FLUX + FILES + MORE + "$EXTRA_ARGS"),
         ("CFG004", FLUX + REST + FILES + "--mixed_precision bf61", FLUX + REST + FILES + "--mixed_precision $P"),
         ("KOH003", FLUX + REST + FILES + "--lr_warmup_steps 9", FLUX + REST + FILES + "--lr_warmup_steps 9 $ARGS"),
     ],
@@ -86,3 +88,46 @@ def test_another_programs_script_of_the_same_name_is_not_judged(tmp_path: Path) 
 
 def test_no_memory_is_predicted_of_what_is_not_known(tmp_path: Path) -> None:
     assert "MEM001" in errors(tmp_path, FLUX + REST + FILES + "--train_batch_size $N")[1]
+
+
+EXCLUDED = FLUX + REST + FILES + "--lr_warmup_steps 9 --lr_scheduler constant "
+JOB = """job: extension
+config:
+  name: x
+  process:
+  - type: sd_trainer
+    model: {name_or_path: x/y}
+    datasets: [{folder_path: data}]
+    train:
+      gradient_accumulation: 2
+      gradient_accumulation_steps: 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "doubt", "unless"),
+    [
+        ("t.sh", EXCLUDED, "--network_dim {dim}", UNLESS_FILLED),
+        ("t.sh", EXCLUDED, "--words_of_a_fork 1", UNLESS_YOURS),
+        ("t.yaml", JOB, "      # ...\n", UNLESS_WHOLE),
+    ],
+)
+def test_what_need_not_come_true_is_a_warning(name: str, text: str, doubt: str, unless: str, tmp_path: Path) -> None:
+    """A template, a config for a fork and an abridged one are not what the trainer that is known will be given."""
+    for written, severity, end in ((text, "error", ""), (text + doubt, "warning", unless)):
+        (tmp_path / name).write_text(written)
+        report = check(str(tmp_path / name), ignored=["CFG003"])
+        found = next(one for one in report.findings if one.rule in ("KOH003", "CFG004"))
+        assert found.severity == severity and found.consequence().endswith(end)
+
+
+def test_an_excerpt_lacks_what_it_does_not_name(tmp_path: Path) -> None:
+    """One thing is forgotten; of two or more the text is a part of a command, as documents show them."""
+    whole = BARE + REST
+    assert "KOH002" in errors(tmp_path, whole)[0]
+    found, unknown = errors(tmp_path, whole.replace("--learning_rate 1e-4", ""))
+    assert "KOH002" not in found and "KOH002" in unknown
+
+
+def test_a_slip_is_one_in_a_template_too(tmp_path: Path) -> None:
+    assert "CFG002" in errors(tmp_path, FLUX + REST + FILES + "--network_dim {dim} --network_alhpa 4")[0]
