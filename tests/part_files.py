@@ -149,12 +149,16 @@ def musubi_files(architecture: str) -> Mapping[str, str]:
     return {option: str(write(_sound() / f"{architecture}_{option}.safetensors", held)) for option, held in every}
 
 
+# what a command tells of a LoRA beside its files
+LORA = {"output_dir": "out", "learning_rate": "1e-4"}
+
+
 def flux_command(options: Mapping[str, object]) -> str:
-    return _command("flux_train_network.py", {"network_module": "networks.lora_flux", **options})
+    return _command("flux_train_network.py", {"network_module": "networks.lora_flux", **LORA, **options})
 
 
 def zimage_command(options: Mapping[str, object]) -> str:
-    return _command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **options})
+    return _command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **LORA, **options})
 
 
 def _command(script: str, options: Mapping[str, object]) -> str:

@@ -388,6 +388,17 @@ def test_a_json_file_that_the_gui_did_not_write_is_no_config_of_kohyas(tmp_path:
     assert report.not_judged
 
 
+def test_what_the_gui_begins_with_is_read_by_no_trainer(tmp_path: Path) -> None:
+    """The config.toml of kohya's GUI: sections for its tabs, every field a text."""
+    file = tmp_path / "config.toml"
+    options = '[model]\noutput_name = "a"\ntrain_data_dir = "d"\npretrained_model_name_or_path = "m.st"\n'
+    options += '[basic]\nseed = "1234"\n'
+    for more, wrong in (("[accelerate_launch]\nnum_processes = 1\n", False), ("", True)):
+        file.write_text(options + more)
+        report = check(str(file), selected=["KOH015"])
+        assert bool(report.errors) == wrong and bool(report.not_judged)
+
+
 def test_a_comment_behind_a_value_of_an_env_file_is_said_once(tmp_path: Path) -> None:
     """Older versions let a shell read the file, which leaves it out; newer ones make it a part of the value."""
     file = tmp_path / "config.env"

@@ -21,6 +21,11 @@ def is_gui(tree: object) -> bool:
     return isinstance(tree, dict) and ("LoRA_type" in tree or sum(mark in tree for mark in _MARKS) >= 2)
 
 
+def is_of_the_gui_itself(tree: object) -> bool:
+    """Whether it is the config.toml that the GUI begins with: what its fields hold at first, tab by tab."""
+    return isinstance(tree, dict) and isinstance(tree.get("accelerate_launch"), dict) and "basic" in tree
+
+
 def is_of_another_tab(tree: object) -> bool:
     """Whether it is of a tab of the GUI that starts none of the scripts that are known here: Stable Cascade's."""
     return isinstance(tree, dict) and "effnet_checkpoint_path" in tree

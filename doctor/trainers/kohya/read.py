@@ -14,7 +14,7 @@ from ...model.cards import CHOSEN
 from ...model.field_names import with_fields
 from ...model.recipe import Recipe
 from ...model.record import replace
-from .gui import from_gui, is_gui, is_of_another_tab
+from .gui import from_gui, is_gui, is_of_another_tab, is_of_the_gui_itself
 from .names import RENAMED
 from .samples import samples_of
 from .starts import (
@@ -107,6 +107,8 @@ def reading_of(
             )
         if config.format == "json" and is_of_another_tab(root.value):
             return Reading(config, reason="it is of a tab of kohya's GUI whose script zdoctor does not know")
+        if is_of_the_gui_itself(root.value):
+            return Reading(config, reason="it holds what the fields of kohya's GUI begin with; no trainer reads it")
         if offers_a_choice(root):
             return Reading(
                 config, reason="its sections give the same options: a program of its own chooses one of them"
