@@ -1,0 +1,220 @@
+"""What others measured of a training's memory, beside what is predicted of the same settings.
+
+    python benchmarks/outside.py [CONFIG ...]
+
+The points are in outside_points.tsv, each with its address and the figure as it is given there. What a point does not
+say is its config's below, which is the trainer's own example. "allocated" is the most that PyTorch's allocator gave
+out, in which CUDA's context is not, but two of cuBLAS's workspaces are (32 MiB each on an H100); of "steps" alone, or
+of "all" phases. GB of tools that count in 1024s are taken as GiB. The prediction is what `zdoctor check` says of a
+model that is not on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory.case import CONTEXT
+from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Run, System, Unknown
+from zdoctor.doctor.model.memory import STEP
+from zdoctor.doctor.trainers.read import Found, read_config
+
+POINTS = Path(__file__).with_name("outside_points.tsv")
+SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 400 * GIB, 390 * GIB)
+CARD = Gpu(0, "a card", 900 * GIB, 890 * GIB, (9, 0), "560", "assumed")
+WORKSPACES = 2 * 32 << 20
+_SDNQ = {"sdnq_group_size": -1, "sdnq_use_hadamard": True, "sdnq_use_quantized_matmul": True}
+_SMALL, _LARGE = (
+    {"resolution": 512, "resolution_type": "pixel"},
+    {"resolution": 1024, "resolution_type": "pixel_area"},
+)
+_LOKR = {
+    "algo": "lokr",
+    "bypass_mode": True,
+    "multiplier": 1.0,
+    "linear_dim": 10000,
+    "linear_alpha": 1,
+    "factor": 12,
+    "apply_preset": {"target_module": ["Attention"], "module_algo_map": {"Attention": {"factor": 12}}},
+}
+# simpletuner/examples of SimpleTuner bc8e6ab7: what of their options bears on memory, and their pictures
+EXAMPLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "z-image-turbo.peft-lora": (
+        {
+            "model_family": "z_image",
+            "model_flavour": "turbo",
+            "lora_rank": 64,
+            "optimizer": "optimi-lion",
+            "train_batch_size": 1,
+            **_SDNQ,
+        },
+        _SMALL,
+    ),
+    "qwen_image.peft-lora": (
+        {
+            "model_family": "qwen_image",
+            "model_flavour": "v1.0",
+            "lora_rank": 8,
+            "optimizer": "optimi-lion",
+            "train_batch_size": 1,
+        },
+        _LARGE,
+    ),
+    "sd3.peft-lora": (
+        {"model_family": "sd3", "lora_rank": 128, "optimizer": "adamw_bf16", "train_batch_size": 3},
+        _LARGE,
+    ),
+    "sdxl.lycoris-lokr": (
+        {
+            "model_family": "sdxl",
+            "lora_type": "lycoris",
+            "lycoris_config": "lycoris.json",
+            "optimizer": "adamw_bf16",
+            "train_batch_size": 1,
+        },
+        _LARGE,
+    ),
+    "sd1x-dreamshaper.peft-lora": (
+        {
+            "model_family": "sd1x",
+            "model_flavour": "dreamshaper",
+            "lora_rank": 16,
+            "optimizer": "adamw_bf16",
+            "train_batch_size": 1,
+        },
+        _SMALL,
+    ),
+    "lumina2.peft-lora": (
+        {"model_family": "lumina2", "lora_rank": 16, "optimizer": "adamw_bf16", "train_batch_size": 2},
+        _SMALL,
+    ),
+    "chroma.peft-lora": (
+        {"model_family": "chroma", "lora_rank": 16, "optimizer": "adamw_bf16", "train_batch_size": 1},
+        _SMALL,
+    ),
+    "krea2.peft-lora": (
+        {
+            "model_family": "krea2",
+            "model_flavour": "raw",
+            "lora_rank": 64,
+            "optimizer": "optimi-lion",
+            "train_batch_size": 1,
+            "fuse_qkv_projections": True,
+            **_SDNQ,
+        },
+        _SMALL,
+    ),
+}
+# what the pages of kohya's trainers say of all their points, or what their readers leave out; the edge of a picture
+SCRIPTS: Mapping[str, str] = {
+    "qwen_image_train_network": (
+        "--dit q.safetensors --vae v.safetensors --text_encoder t.safetensors --dataset_config d.toml --xformers "
+        "--mixed_precision bf16 --network_module networks.lora_qwen_image --network_dim 16 --gradient_checkpointing"
+    ),
+    "flux_train_network": (
+        "--pretrained_model_name_or_path flux1-dev.safetensors --clip_l l.safetensors --t5xxl t5.safetensors "
+        "--ae ae.safetensors --network_module networks.lora_flux --network_train_unet_only --gradient_checkpointing "
+        "--cache_latents --cache_text_encoder_outputs --dataset_config d.toml"
+    ),
+}
+
+
+class Point(NamedTuple):
+    config: str
+    options: tuple[str, ...]
+    figure: float
+    unit: str
+    measured: str
+    address: str
+
+
+def points() -> Iterator[Point]:
+    for line in POINTS.read_text("utf-8").splitlines()[1:]:
+        config, options, figure, *rest = line.split("\t")
+        yield Point(config, tuple(options.split()), float(figure), *rest)
+
+
+def run_of(point: Point) -> Run:
+    return of_simpletuner(point) if point.config in EXAMPLES else of_kohya(point)
+
+
+def of_simpletuner(point: Point) -> Run:
+    example, pictures = EXAMPLES[point.config]
+    said = dict(option.split("=") for option in point.options)
+    edge = said.pop("resolution", "")
+    if "validation_resolution" in said:
+        said |= {"validation_prompt": "p"}
+    written = {
+        name: json.loads(value) if value[0].isdigit() and value.isdigit() else value for name, value in said.items()
+    }
+    options = {
+        "model_type": "lora",
+        "mixed_precision": "bf16",
+        "gradient_checkpointing": True,
+        "quantize_via": "cpu",
+        "output_dir": "o",
+        "data_backend_config": "data.json",
+        "max_train_steps": 1000,
+        **example,
+        **{name: value == "true" if value in ("true", "false") else value for name, value in written.items()},
+    }
+    own = {"id": "a", "type": "local", "instance_data_dir": "d", "crop": True, "crop_aspect": "square", **pictures}
+    if edge:
+        own |= {"resolution": int(edge), "resolution_type": "pixel"}
+    files = {
+        "data.json": Found("data.json", json.dumps([own]).encode()),
+        "lycoris.json": Found("lycoris.json", json.dumps(_LOKR).encode()),
+    }
+    reading = read_config("config.json", json.dumps(options).encode(), {}, trainer="SimpleTuner", beside=files.get)
+    return reading.runs[0]
+
+
+def of_kohya(point: Point) -> Run:
+    edge = next((one.partition("=")[2] for one in point.options if one.startswith("resolution=")), "1024")
+    options = " ".join(one for one in point.options if "=" not in one)
+    script = f"accelerate launch {point.config}.py {SCRIPTS[point.config]} --output_dir o --output_name n {options}"
+    run = read_config("t.sh", script.encode(), {}).runs[0]
+    dataset = Dataset("datasets/0", "/d", "txt", resolutions=(int(edge),))
+    return replace(run, recipe=replace(run.recipe, datasets=(dataset,), batch_size=1))
+
+
+def predicted(point: Point) -> int | Unknown:
+    """Bytes, counted as the point counts them."""
+    run = run_of(point)
+    folder = ModelFolder(run.recipe.base_model or "", "absent", run.recipe.base_model)
+    memory = predict(run, folder, (), SYSTEM, (CARD,))
+    if not isinstance(memory, Memory):
+        return memory
+    every = point.measured.endswith("all")
+    peak = max(phase.total for phase in memory.phases if every or phase.name == STEP)
+    return peak - CONTEXT + WORKSPACES if point.measured.startswith("allocated") else peak
+
+
+def main(configs: list[str]) -> None:
+    errors: list[float] = []
+    unknown = 0
+    for point in points():
+        if configs and point.config not in configs:
+            continue
+        said, words = predicted(point), f"{point.config} {' '.join(point.options)}"
+        if isinstance(said, Unknown):
+            unknown += 1
+            print(f"{words:110} {point.figure:7.2f}        – {said.reason}")
+            continue
+        errors.append(said / GIB / point.figure - 1)
+        print(f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[-1]:+7.1%}")
+    near, low = (sum(map(held, errors)) for held in (lambda one: abs(one) <= 0.1, lambda one: one < -0.05))
+    if errors:
+        print(
+            f"{len(errors)} points predicted, {unknown} not; {near / len(errors):.0%} within 10 %, "
+            f"{low} more than 5 % too low; from {min(errors):+.1%} to {max(errors):+.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
