@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zdoctor.doctor.families import _FAMILIES as known_families
+from zdoctor.doctor.families import family_of
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.memory.case import CONTEXT
 from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Run, System, Unknown
@@ -28,7 +30,6 @@ POINTS = Path(__file__).with_name("outside_points.tsv")
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 400 * GIB, 390 * GIB)
 CARD = Gpu(0, "a card", 900 * GIB, 890 * GIB, (9, 0), "560", "assumed")
 WORKSPACES = 2 * 32 << 20
-_SDNQ = {"sdnq_group_size": -1, "sdnq_use_hadamard": True, "sdnq_use_quantized_matmul": True}
 _SMALL, _LARGE = (
     {"resolution": 512, "resolution_type": "pixel"},
     {"resolution": 1024, "resolution_type": "pixel_area"},
@@ -51,7 +52,6 @@ EXAMPLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "lora_rank": 64,
             "optimizer": "optimi-lion",
             "train_batch_size": 1,
-            **_SDNQ,
         },
         _SMALL,
     ),
@@ -105,7 +105,6 @@ EXAMPLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "optimizer": "optimi-lion",
             "train_batch_size": 1,
             "fuse_qkv_projections": True,
-            **_SDNQ,
         },
         _SMALL,
     ),
@@ -115,11 +114,6 @@ SCRIPTS: Mapping[str, str] = {
     "qwen_image_train_network": (
         "--dit q.safetensors --vae v.safetensors --text_encoder t.safetensors --dataset_config d.toml --xformers "
         "--mixed_precision bf16 --network_module networks.lora_qwen_image --network_dim 16 --gradient_checkpointing"
-    ),
-    "flux_train_network": (
-        "--pretrained_model_name_or_path flux1-dev.safetensors --clip_l l.safetensors --t5xxl t5.safetensors "
-        "--ae ae.safetensors --network_module networks.lora_flux --network_train_unet_only --gradient_checkpointing "
-        "--cache_latents --cache_text_encoder_outputs --dataset_config d.toml"
     ),
 }
 
@@ -140,7 +134,12 @@ def points() -> Iterator[Point]:
 
 
 def run_of(point: Point) -> Run:
-    return of_simpletuner(point) if point.config in EXAMPLES else of_kohya(point)
+    """Its run; of a trainer before a commit that changed what counts, as it was then."""
+    config, _, before = point.config.partition(" before ")
+    point = point._replace(config=config)
+    if before == "7cd94e43":  # "Add Qwen Image segmented checkpointing support": these options did nothing
+        point = point._replace(options=tuple(one for one in point.options if not one.startswith("gradient_")))
+    return of_simpletuner(point) if config in EXAMPLES else of_kohya(point)
 
 
 def of_simpletuner(point: Point) -> Run:
@@ -164,6 +163,7 @@ def of_simpletuner(point: Point) -> Run:
         **{name: value == "true" if value in ("true", "false") else value for name, value in written.items()},
     }
     own = {"id": "a", "type": "local", "instance_data_dir": "d", "crop": True, "crop_aspect": "square", **pictures}
+    own |= {"caption_strategy": "instanceprompt", "instance_prompt": "🟫"}
     if edge:
         own |= {"resolution": int(edge), "resolution_type": "pixel"}
     files = {
@@ -186,6 +186,20 @@ def of_kohya(point: Point) -> Run:
 def predicted(point: Point) -> int | Unknown:
     """Bytes, counted as the point counts them."""
     run = run_of(point)
+    if point.config.endswith(" before 0df4bee"):  # which made 8 bits of the modulation, too
+        family = family_of(run.recipe.architecture)
+        kohya = family.kohya[run.trainer]
+        assert kohya.memory is not None
+        older = replace(kohya, memory=replace(kohya.memory, unscaled=r"_mod\."))
+        known_families[family.name] = replace(family, kohya={**family.kohya, run.trainer: older})
+        try:
+            return _predicted(point, run)
+        finally:
+            known_families[family.name] = family
+    return _predicted(point, run)
+
+
+def _predicted(point: Point, run: Run) -> int | Unknown:
     folder = ModelFolder(run.recipe.base_model or "", "absent", run.recipe.base_model)
     memory = predict(run, folder, (), SYSTEM, (CARD,))
     if not isinstance(memory, Memory):

@@ -42,8 +42,8 @@ from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step
 from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
 from zdoctor.doctor.trainers.read import read_config
-from zdoctor.maintenance.kohya_classes import OF_KOHYA as OF
-from zdoctor.maintenance.kohya_classes import own_of_kohya
+from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
+from zdoctor.maintenance.of_trainers import own_of_trainer
 from zdoctor.maintenance.trainer_classes import own
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
@@ -229,7 +229,7 @@ def rehearsed_of_kohya(case: Case, name: str) -> int:
     trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
     network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
-    made = own_of_kohya(name, asked.way)
+    made = own_of_trainer(name, asked.way)
     again = asked.checkpointing
     step = Step(
         name, {**published, **counts}, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made

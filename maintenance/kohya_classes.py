@@ -25,15 +25,15 @@ from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.autocast import Autocast
 
 WAYS = ("autocast", "autocast float8")
-_AUTOCAST = Autocast()
+AUTOCAST = Autocast()
 _again = checkpoint.checkpoint
 
 
 @dataclass(frozen=True)
-class OfKohya:
+class OfTrainer:
     """A class: how it is built and called, its lists of blocks with what counts them, and its published configs.
 
-    `left_out` finds the Linears of blocks that get no LoRA.
+    `left_out` finds the Linears of blocks that get no LoRA. `ways` are those that a step may compute in.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
@@ -41,24 +41,19 @@ class OfKohya:
     lists: Mapping[str, str]
     configs: tuple[Mapping[str, Any], ...] = ({},)
     left_out: str = ""
+    ways: tuple[str, ...] = WAYS
 
 
-def own_of_kohya(name: str, way: str) -> Own | None:
-    """How one of these classes is rehearsed; None for another."""
-    of = OF_KOHYA.get(name)
-    if of is None:
-        return None
+def own_of_kohya(of: OfTrainer, way: str) -> Own:
+    """How one of these classes is rehearsed."""
 
     def build(config: Mapping[str, Any]) -> Any:
-        for module in (torch, torch.amp):
-            setattr(module, "autocast", _AUTOCAST.turned)  # noqa: B010
-        attends = nn.functional.scaled_dot_product_attention
-        nn.functional.scaled_dot_product_attention = _AUTOCAST.attends(attends)
-        model = _built(of, config).to("meta", torch.bfloat16)
+        under_autocast()
+        model = of.build(config).to("meta", torch.bfloat16)
         for block, module in list(model.named_modules()):
             if "float8" in way and isinstance(module, nn.Linear) and block.partition(".")[0] in of.lists:
                 replace_module(model, block, Float8(module))
-        model.forward = partial(_AUTOCAST.computes, model.forward)
+        model.forward = partial(AUTOCAST.computes, model.forward)
         return model
 
     def inputs(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
@@ -67,20 +62,18 @@ def own_of_kohya(name: str, way: str) -> Own | None:
     return Own(build, inputs, lora=Lora, trains=True)
 
 
-def shapes_of_kohya(name: str, config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of what such a class builds."""
-    with torch.device("meta"):
-        return {key: tuple(tensor.shape) for key, tensor in _built(OF_KOHYA[name], config).state_dict().items()}
-
-
-def _built(of: OfKohya, config: Mapping[str, Any]) -> Any:
-    setattr(checkpoint, "checkpoint", _checkpoint)  # noqa: B010 (before the modules take it)
-    return of.build(config)
+def under_autocast() -> None:
+    """What classes take of PyTorch does as under autocast, before their modules take it."""
+    for module in (torch, torch.amp):
+        setattr(module, "autocast", AUTOCAST.turned)  # noqa: B010
+    attends = nn.functional.scaled_dot_product_attention
+    nn.functional.scaled_dot_product_attention = AUTOCAST.attends(attends)
+    setattr(checkpoint, "checkpoint", _checkpoint)  # noqa: B010
 
 
 def _checkpoint(block: Any, *given: Any, use_reentrant: bool = False, **named: Any) -> Any:
     """The state of the random generator of a device without data cannot be kept; autocast is on again."""
-    computes = partial(_AUTOCAST.computes, block, **named)
+    computes = partial(AUTOCAST.computes, block, **named)
     return _again(computes, *given, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -239,27 +232,27 @@ def _of_flux2(model: Any, batch: Batch) -> dict[str, Any]:
 
 
 _DOUBLE_AND_SINGLE = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
-OF_KOHYA: Mapping[str, OfKohya] = {
-    "musubi-tuner/ZImageTransformer2DModel": OfKohya(
+OF_KOHYA: Mapping[str, OfTrainer] = {
+    "musubi-tuner/ZImageTransformer2DModel": OfTrainer(
         _zimage,
         _of_zimage,
         {"noise_refiner": "n_refiner_layers", "context_refiner": "n_refiner_layers", "layers": "n_layers"},
         left_out="_modulation",
     ),
-    "musubi-tuner/Flux": OfKohya(
+    "musubi-tuner/Flux": OfTrainer(
         partial(_flux, "musubi_tuner.flux.flux_models", attn_mode="torch"),
         _of_flux,
         _DOUBLE_AND_SINGLE,
         left_out=r"_mod\.|modulation",
     ),
-    "musubi-tuner/QwenImageTransformer2DModel": OfKohya(
+    "musubi-tuner/QwenImageTransformer2DModel": OfTrainer(
         _qwen_image,
         _of_qwen_image,
         {"transformer_blocks": "num_layers"},
         ({}, {"zero_cond_t": True}),
         left_out=r"_mod\.",
     ),
-    "musubi-tuner/Flux2": OfKohya(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
-    "sd-scripts/Chroma": OfKohya(_chroma, _of_chroma, _DOUBLE_AND_SINGLE),
-    "sd-scripts/Flux": OfKohya(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),
+    "musubi-tuner/Flux2": OfTrainer(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
+    "sd-scripts/Chroma": OfTrainer(_chroma, _of_chroma, _DOUBLE_AND_SINGLE),
+    "sd-scripts/Flux": OfTrainer(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),
 }

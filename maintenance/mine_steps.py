@@ -32,9 +32,9 @@ from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import WAYS, Step, rehearsed, rehearsed_vae
 from zdoctor.doctor.train.rehearsal.watch import Held
+from zdoctor.maintenance.autocast import Autocast
 from zdoctor.maintenance.classes import CLASSES
-from zdoctor.maintenance.kohya_classes import OF_KOHYA, own_of_kohya, shapes_of_kohya
-from zdoctor.maintenance.kohya_classes import WAYS as WAYS_OF_KOHYA
+from zdoctor.maintenance.of_trainers import OF_TRAINERS, own_of_trainer, shapes_of_trainer
 from zdoctor.maintenance.trainer_classes import own
 
 _PUBLISHED = {source.name: source.configs for source in CLASSES}
@@ -114,9 +114,9 @@ PICTURES = {"one": 1, "several": 2}
 def mined(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
     """The figures of one published config."""
     config = shallow(name, published, lists)
-    if name in OF_KOHYA:
-        ways: Sequence[str] = WAYS_OF_KOHYA
-        shapes: Mapping[str, tuple[int, ...]] = shapes_of_kohya(name, config)
+    if name in OF_TRAINERS:
+        ways: Sequence[str] = OF_TRAINERS[name].ways
+        shapes: Mapping[str, tuple[int, ...]] = shapes_of_trainer(name, config)
     else:
         ways = WAYS if _is_trained(name, published) else WAYS[:1] if WHOLE in lists else WAYS[:2]
         shapes = mined_tensors(name, config)
@@ -180,7 +180,7 @@ def _run(
 ) -> Held:
     size, cells, text, rank = setting
     batch = Batch(size, (1, *cells), text)
-    left_out = OF_KOHYA[name].left_out if name in OF_KOHYA else ""
+    left_out = OF_TRAINERS[name].left_out if name in OF_TRAINERS else ""
     network = Network(rank=rank, alpha=rank, excluded=left_out)
     step = Step(
         name,
@@ -191,7 +191,7 @@ def _run(
         network,
         way,
         checkpointing=again,
-        own=own_of_kohya(name, way) or own(name),
+        own=own_of_trainer(name, way) or own(name),
     )
     return rehearsed(step, draws=not again)
 
@@ -244,8 +244,8 @@ def _row(grid: Any, values: Sequence[int], *, pairs: bool = False) -> list[float
 
 def lists_of(name: str) -> dict[str, str]:
     """The lists of blocks of a class, each with the key of its config that counts them; or all of it."""
-    if name in OF_KOHYA:
-        return dict(OF_KOHYA[name].lists)
+    if name in OF_TRAINERS:
+        return dict(OF_TRAINERS[name].lists)
     counted = mined_class_of(name)["tables"][0]["lists"]
     family = family_with(name)
     if family.convolves:
@@ -260,14 +260,18 @@ def main(names: list[str]) -> None:
         sys.path.insert(0, names[place + 1])
         names = [*names[:place], *names[place + 2 :]]
     version = f"diffusers {import_module('diffusers').__version__}, torch {torch.__version__.partition('+')[0]}"
-    for name in names or (*CONFIGS, *OF_KOHYA, *VAES):
+    for name in names or (*CONFIGS, *OF_TRAINERS, *VAES):
         print(name, flush=True)
         if name in VAES:
-            encode, decode = (round(peak / SIDE**2, 1) for peak in rehearsed_vae(*VAES[name], SIDE))
-            found: dict[str, Any] = {"from": version, "encode": encode, "decode": decode}
+            plain, under = rehearsed_vae(*VAES[name], SIDE), rehearsed_vae(*VAES[name], SIDE, Autocast().computes)
+            peaks = {"encode": plain[0], "decode": plain[1], "decode under autocast": under[1]}
+            found: dict[str, Any] = {
+                "from": version,
+                **{name: round(peak / SIDE**2, 1) for name, peak in peaks.items()},
+            }
         else:
             lists = lists_of(name)
-            configs = OF_KOHYA[name].configs if name in OF_KOHYA else CONFIGS[name]
+            configs = OF_TRAINERS[name].configs if name in OF_TRAINERS else CONFIGS[name]
             found = {"from": version, "tables": [mined(name, config, lists) for config in configs]}
         before = json.loads(STEPS_FILE.read_text("utf-8")) if STEPS_FILE.exists() else {}
         STEPS_FILE.write_text(text_of({**before, name: found}), "utf-8")

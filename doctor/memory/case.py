@@ -74,10 +74,15 @@ class Case:
         return self.sizes.figures.experts * trained_on(self.sizes, self.recipe.network)
 
     @property
+    def of_lora(self) -> int:
+        """Bytes of a trained number, and of its gradient."""
+        return self.width if trainer_of(self.run.trainer).lora_as_model else 4
+
+    @property
     def network(self) -> dict[str, int]:
         """What is held for the network beside its gradients."""
         return {
-            "LoRA weights": 4 * self.trained * (2 if self.recipe.ema.use else 1),
+            "LoRA weights": self.of_lora * self.trained * (2 if self.recipe.ema.use else 1),
             "optimizer state": int(state_bytes(self.recipe.optimizer.name) * self.trained),
         }
 
@@ -109,11 +114,19 @@ class Case:
         of = self.sizes.of_kohya or figures
         own = of.control_pixels if not self.recipe.controls_match else 0
         control = own // figures.pixels**2 or image
-        text = _up(figures.text + self.controls * figures.control_text, figures.padding)
+        text = _up(self.caption + self.controls * figures.control_text, figures.padding)
         image = (
             image * self.frames(max((d.frames for d in self.recipe.datasets), default=1)) + self.controls * control
         )
         return image, _up(image + text, figures.together) - image
+
+    @property
+    def caption(self) -> int:
+        """Tokens of the longest caption: where all are written in the config no more than it has bytes."""
+        figures, sets = self.sizes.figures, self.recipe.datasets
+        if not figures.template or not sets or any(one.captions != "default" for one in sets):
+            return figures.text
+        return min(figures.text, figures.template + max(len(one.default_caption.encode()) for one in sets))
 
     def frames(self, pictures: int) -> int:
         """How many times a picture's tokens a film of so many pictures has."""
@@ -154,7 +167,10 @@ class Case:
         if self.sizes.of_kohya:
             return int((1 + SCALES * self.recipe.precision.scaled) * self.sizes.blocks)
         kind = self.recipe.precision.quantization.partition("|")[0]
-        return int(QUANTIZED[kind] * self.sizes.blocks + 2 * self.sizes.block_rows)
+        scales = (
+            4 * self.sizes.blocks // group if (group := self.recipe.precision.group) else 2 * self.sizes.block_rows
+        )
+        return int(QUANTIZED[kind] * self.sizes.blocks + scales)
 
     def here(self, weights: int) -> int:
         """The weights on the card: of the blocks that wait in host memory, only the one that runs and the next."""
@@ -183,6 +199,9 @@ class Case:
         """How the blocks and their LoRA compute, as `Steps` has it."""
         if self.sizes.of_kohya and self.width == 2:
             return "autocast" if self.recipe.precision.quantization is None else "autocast float8"
+        if self.sizes.of_trainer and self.width == 2:
+            precision = self.recipe.precision
+            return "autocast" if precision.quantization is None else precision.keeps
         if self.run.by_runner and self.is_half:
             return "float16"
         copied = trainer_of(self.run.trainer).lora_copies and self.recipe.network.type != "lokr"
@@ -208,10 +227,12 @@ class Case:
             sizes.lists if again else tuple(dropwhile(lambda one: not one.share, sizes.lists)),
             again=again,
             interval=max(1, recipe.offload.interval),
-            grown=4 * self.trained // sizes.figures.experts,
+            segment=max(1, recipe.offload.segment),
+            grown=self.of_lora * self.trained // sizes.figures.experts,
         )
-        if recipe.gradient_accumulation > 1:  # those of the pictures before
-            gradients = 4 * self.trained
+        # those of the pictures before, or zeros
+        if recipe.gradient_accumulation > 1 or trainer_of(self.run.trainer).keeps_gradients:
+            gradients = self.of_lora * self.trained
         return {"gradients": gradients, "activations": activations}
 
     def drawing(self, pictures: int) -> int:

@@ -15,7 +15,7 @@ from ..families.record import Family, KohyaMemory, Memory
 from ..families.record.blocks import block_of
 from ..families.record.shapes import BadConfig
 from ..families.record.single_file import original_layout
-from ..families.record.steps import WHOLE, BlockList, Steps, steps_of, vae_bytes
+from ..families.record.steps import WHOLE, BlockList, Steps, mined_tables, steps_of, vae_bytes
 from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.recipe import Network
@@ -34,6 +34,7 @@ class Sizes:
     in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
     numbers, which are stored in `text_stored` bytes each. Of a trainer that swaps blocks `swaps` says how, of the
     `swapped` lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
+    With `of_trainer` the steps are of the trainer's own class, in its own ways.
     """
 
     figures: Memory
@@ -57,6 +58,7 @@ class Sizes:
     stored: int
     assumed: str = ""
     of_kohya: KohyaMemory | None = None
+    of_trainer: bool = False
     swapped: tuple[tuple[int, int, int], ...] = ()
 
     @cached_property
@@ -80,14 +82,24 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     whole = figures is not None and bool(figures.lora or figures.whole)
     trainer = trainer_of(run.trainer)
     needs_own = trainer.component_files or (whole and not trainer.lora_copies and not run.by_runner)
-    if figures is not None and needs_own and of_kohya is None:
+    own = f"{run.trainer}/{family.class_name}"
+    steps = of_kohya.steps if of_kohya else own if mined_tables(own) else ""
+    if figures is not None and needs_own and not steps:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
-    return _sizes(run.recipe.architecture, run.recipe.network.refiners, of_kohya, run.recipe.precision.scaled, model)
+    refiners, scaled = run.recipe.network.refiners, run.recipe.precision.scaled
+    autocast = trainer.draws_under_autocast
+    return _sizes(run.recipe.architecture, refiners, of_kohya, steps, scaled, autocast, model)
 
 
 @lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
 def _sizes(
-    architecture: str | None, refiners: bool, of_kohya: KohyaMemory | None, scaled: bool, model: ModelFolder
+    architecture: str | None,
+    refiners: bool,
+    of_kohya: KohyaMemory | None,
+    of_trainer: str,
+    scaled: bool,
+    autocast: bool,
+    model: ModelFolder,
 ) -> Sizes | Unknown:
     family = family_of(architecture)
     figures = family.memory
@@ -126,8 +138,7 @@ def _sizes(
         linears = _without(linears, of_kohya.left_out)
         blocks = _without(every, of_kohya.unscaled) if scaled else every
     in_blocks = sum(prod(shape) for shape in blocks.values())
-    name_of_steps = family.class_name if of_kohya is None else of_kohya.steps
-    steps, of_vae = steps_of(name_of_steps, config, numbers), _vae_bytes(family)
+    steps, of_vae = steps_of(of_trainer or family.class_name, config, numbers), _vae_bytes(family, autocast=autocast)
     if steps is None or of_vae is None:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured yet")
     encoders = _encoders(family, model)
@@ -162,6 +173,7 @@ def _sizes(
         stored=_stored_width(transformer),
         assumed="parts that are not on this machine taken as published" if guessed else "",
         of_kohya=of_kohya,
+        of_trainer=bool(of_trainer),
         swapped=tuple(_in_8_bits(blocks, every, name, counts[name]) for name in lists) if of_kohya else (),
     )
 
@@ -200,11 +212,11 @@ def _encoders(family: Family, model: ModelFolder) -> dict[str, Mapping[str, tupl
     return found
 
 
-def _vae_bytes(family: Family) -> tuple[float, float] | None:
+def _vae_bytes(family: Family, *, autocast: bool) -> tuple[float, float] | None:
     """What its VAE takes for a pixel; nothing where the transformer works on pixels."""
     if "vae" not in family.published or family.memory is None:
         return 0.0, 0.0
-    return vae_bytes(family.memory.vae or family.published["vae"][0])
+    return vae_bytes(family.memory.vae or family.published["vae"][0], autocast=autocast)
 
 
 def _published_vae(family: Family) -> Mapping[str, tuple[int, ...]]:

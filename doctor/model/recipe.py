@@ -242,27 +242,32 @@ class Ema:
 class Precision:
     """The number formats of the computation and of the frozen weights; None: not quantized.
 
-    `scaled`: what is quantized has scales, and some of the blocks' Linears are left as they are.
+    `scaled`: what is quantized has scales, and some of the blocks' Linears are left as they are. `group` numbers
+    share a scale of 32 bits, 0: those of a row. `keeps` is what a quantized Linear keeps for backward ("its input"),
+    or the trainer's own name of a format of which that is not known.
     """
 
     dtype: str = "fp32"
     quantization: str | None = None
     text_encoder_quantization: str | None = None
     scaled: bool = False
+    group: int = 0
+    keeps: str = ""
 
 
 @dataclass(frozen=True)
 class Offload:
     """What is computed again, or kept in the machine's memory, to spare that of the card.
 
-    Every `interval`-th block is computed again. `share` of the frozen blocks' weights waits in host memory, None:
-    none of them; `swapped` is how many blocks change places with those on the card. `low_vram`: the parts of the
-    model are loaded one after the other.
-    `other` is the option of a trainer that moves weights in a way of its own.
+    Every `interval`-th block is computed again, or of as many the first `segment` together. `share` of the frozen
+    blocks' weights waits in host memory, None: none of them; `swapped` is how many blocks change places with those on
+    the card. `low_vram`: the parts of the model are loaded one after the other.
+    `other` is the option of a trainer that moves weights, or what blocks made, in a way of its own.
     """
 
     gradient_checkpointing: bool = True
     interval: int = 1
+    segment: int = 1
     share: float | None = None
     swapped: int = 0
     low_vram: bool = False

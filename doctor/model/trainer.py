@@ -88,10 +88,14 @@ class Trainer:
     caches_known: bool = False
     checkpoint_folders: bool = False
     # its memory: prompts are encoded before the transformer is loaded, or while it is on the card; a LoRA computes in
-    # float32 on a copy of what it is given
+    # float32 on a copy of what it is given, or has as many bits as the model; gradients stay between steps, as zeros;
+    # samples are decoded under autocast, too
     encodes_first: bool = False
     encodes_beside: bool = False
     lora_copies: bool = False
+    lora_as_model: bool = False
+    draws_under_autocast: bool = False
+    keeps_gradients: bool = False
     # its optimizers: by the beginning of a name, or by a module's path
     optimizers_by_prefix: bool = False
     optimizers_by_path: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
-from ..record import Family, Fit, Loader, Memory
+from ..record import Family, Fit, Flavour, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -38,8 +38,19 @@ LUMINA2 = replace(
         heads=("num_attention_heads", 24),
         drawn=1,
         text=256,
+        template=40,
         lora=("context_refiner", "noise_refiner", "layers"),
         beside=True,
+    ),
+    simpletuner=SimpleTuner(
+        family="lumina2",
+        flavours={
+            "2.0": Flavour("Alpha-VLLM/Lumina-Image-2.0"),
+            "neta-lumina": Flavour("terminusresearch/neta-lumina-v1"),
+        },
+        default="2.0",
+        linears=("to_k", "to_q", "to_v", "to_out.0", "to_qkv"),
+        taken=False,
     ),
     repos={"lumina-image-2": "Alpha-VLLM/Lumina-Image-2.0"},
 )

@@ -71,6 +71,7 @@ _MUSUBI = Kohya(
     taken=False,
 )
 _SIMPLETUNER = SimpleTuner(
+    segments="apart",
     family="qwen_image",
     flavours={"v1.0": Flavour(_IMAGE), "v2.0": Flavour("Qwen/Qwen-Image-2512")},
     default="v2.0",
@@ -83,6 +84,7 @@ _MEMORY = Memory(
     config=lambda name: {"zero_cond_t": True} if "2511" in name else {},
     heads=("num_attention_heads", 24),
     text=256,
+    template=8,
     dropped="visual",
     tile=256,
 )

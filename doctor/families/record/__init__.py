@@ -147,7 +147,8 @@ class Memory:
     `experts` transformers, of which with low_vram one is on the card. With `loads_whole` the transformer is on the
     card, unless low_vram, before it is quantized; with `encoder_aside` the text encoder is quantized on the
     processor. `drawn` pictures go through the transformer at a time while samples are drawn. `vae` is what the VAE
-    was mined as, where that is not its class.
+    was mined as, where that is not its class. A caption has `template` tokens around it where captions are not
+    filled up to `text`; 0: they are, or that is not known.
     """
 
     word: str
@@ -172,6 +173,7 @@ class Memory:
     encoder_aside: bool = False
     drawn: int = 2
     vae: str = ""
+    template: int = 0
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,8 @@ class SimpleTuner:
 
     `targets` says that flux_lora_target chooses the Linears; else the names of those that a LoRA covers end in one of
     `linears`, where none is named as all of the attention's do. Sizes step by `step` pixels, 0: by as many as is
-    written. `taken`: zdoctor's runner takes its runs.
+    written. `taken`: zdoctor's runner takes its runs. What gradient_checkpointing_interval counts are blocks that are
+    computed again `together`, one of which is computed `apart`, or it is passed over ("").
     """
 
     family: str
@@ -249,6 +252,7 @@ class SimpleTuner:
     linears: tuple[str, ...] = ()
     step: int = 64
     taken: bool = True
+    segments: str = "together"
 
 
 @dataclass(frozen=True)

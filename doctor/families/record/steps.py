@@ -60,10 +60,11 @@ def _all() -> Mapping[str, Any]:
     return found
 
 
-def vae_bytes(class_name: str) -> tuple[float, float] | None:
+def vae_bytes(class_name: str, *, autocast: bool = False) -> tuple[float, float] | None:
     """What a VAE takes in 16 bits for a pixel that it encodes, and decodes; None for a class that was not mined."""
     found = _all().get(class_name)
-    return None if found is None else (found["encode"], found["decode"])
+    decode = "decode under autocast" if autocast else "decode"
+    return None if found is None else (found["encode"], found[decode])
 
 
 def mined_tables(class_name: str) -> Sequence[Mapping[str, Any]]:
@@ -89,12 +90,20 @@ class Steps:
         return self._highest(self._rows(way, tokens)["drawing"], tokens)
 
     def held(
-        self, way: str, tokens: Tokens, lists: Sequence[BlockList], *, again: bool, interval: int, grown: int
+        self,
+        way: str,
+        tokens: Tokens,
+        lists: Sequence[BlockList],
+        *,
+        again: bool,
+        interval: int,
+        segment: int,
+        grown: int,
     ) -> tuple[int, int]:
         """Bytes of activations and of gradients at the highest of forward and backward.
 
-        `lists` are those that backward goes through. `again`: every `interval`-th block is computed again. `grown`
-        are the bytes of all gradients, which there are after backward.
+        `lists` are those that backward goes through. `again`: of each `interval` blocks the first `segment` are
+        computed again, together. `grown` are the bytes of all gradients, which there are after backward.
         """
         mined = self._rows(way, tokens)
         rows, before = mined["lists"], mined.get("before")
@@ -104,10 +113,14 @@ class Steps:
             block = rows[one.name]
             keep = self._bytes(block["keep"], tokens)
             carry = self._bytes(block["carry"], tokens) if again else keep
-            kept_whole = one.count - -(-one.count // interval) if again else 0
             highest = self._highest(block["again" if again else "moment"], tokens)
+            segments, kept_whole = one.count, 0
+            if carry < keep:  # not all lists are computed again
+                segments = -(-one.count // interval)
+                kept_whole = max(0, one.count - segments * segment)
+                highest += int((min(segment, one.count) - 1) * keep)
             after += one.share
-            first, later = left + carry, left + carry * one.count + kept_whole * (keep - carry)
+            first, later = left + carry, left + carry * segments + kept_whole * keep
             for there, share in ((later, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):
                 found.append((int(there + highest), int(grown * max(0.0, 1.0 - share))))
             left = later

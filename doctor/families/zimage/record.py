@@ -67,6 +67,7 @@ ZIMAGE = Family(
         config=lambda name: {},
         heads=("n_heads", 30),
         text=256,
+        template=12,
         padding=32,
         caches=True,
     ),

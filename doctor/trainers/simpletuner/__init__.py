@@ -26,5 +26,8 @@ SIMPLETUNER = Trainer(
     pins="ramtorch",
     checkpoint_folders=True,
     encodes_first=True,
+    lora_as_model=True,
+    draws_under_autocast=True,
+    keeps_gradients=True,
     skips_garbled=True,
 )

@@ -155,6 +155,8 @@ def as_trained(run: Run, options: Written) -> Run:
                 "loss_type": _LOSSES[recipe.loss.type],
                 "loss.threshold": options.number("huber_c", default=0.1),
                 "loss.threshold_schedule": options.text("huber_schedule", default="snr"),
+                "offload.interval": max(1, recipe.offload.interval // recipe.offload.segment),
+                "offload.segment": 1,
                 "ema.interval": interval if recipe.ema.use else 1,
                 "ema.warmup": warmup if recipe.ema.use else None,
                 "logging": _logging(run, options),

@@ -61,10 +61,19 @@ KEYS: Mapping[str, str] = {
     "validation.guidance": "validation_guidance",
     "validation.steps": "validation_num_inference_steps",
 }
-# Each moves weights between card and host while it trains.
+# each moves weights between card and host while it trains
 _OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
 _ARCHITECTURES = {"z_image_omni": "zimage_omni"}  # of those without a record
 _DTYPES = {"no": "fp32", "fp8": "bf16"}
+# What a quantized Linear keeps for backward, as maintenance/simpletuner_classes.py rehearses it; of those that
+# quantize what they are given, too, that is not known.
+_KEEPS = (
+    ("quanto", "input-kept"),
+    ("int8-torchao", "input-kept"),
+    ("fp8wo-torchao", "copy-kept"),
+    ("sdnq", "nothing-kept"),
+    ("bnb", "nothing-kept"),
+)
 # the names that weights of the same kind have in every other place of zdoctor
 _PRECISIONS = {
     "no_change": None,
@@ -129,7 +138,10 @@ def run(
         "quantization": _PRECISIONS.get(quantization, quantization),
         "text_encoder_quantization": _PRECISIONS.get(of_text, of_text),
         "network": _network(options, architecture, lora),
-        "offload.other": next((name for name in _OFFLOADING if not same(options.arrived(name), None)), ""),
+        "precision.keeps": next((kept for word, kept in _KEEPS if word in quantization), quantization),
+        "precision.group": _group(options, quantization),
+        **_segments(options, architecture),
+        "offload.other": _offloading(options),
         "optimizer": options.text("optimizer", default="adamw_bf16").lower(),
         "scheduler_settings": {"warmup_steps": warmup} if warmup else {},
         "noise_scheduler": "flowmatch",
@@ -154,6 +166,33 @@ def run(
         recipe=recipe,
         read=frozenset(options.read),
     )
+
+
+def _group(options: Written, quantization: str) -> int:
+    """How many weights share a scale; of SDNQ alone they do not unless it is said."""
+    own = 32 if quantization.endswith("sdnq") and not quantization.startswith("fp8") else 0
+    return max(0, options.whole("sdnq_group_size", default=own)) if own else 0
+
+
+def _segments(options: Written, architecture: str | None) -> dict[str, int]:
+    """Which blocks are computed again (helpers/training/gradient_checkpointing_interval.py)."""
+    of_trainer = family_of(architecture).simpletuner
+    size = options.whole("gradient_checkpointing_interval")
+    stride = options.whole("gradient_checkpointing_segment_stride")
+    if size < 2 or of_trainer is None or not of_trainer.segments:
+        return {}
+    if of_trainer.segments == "apart":  # of `stride` blocks the first `size`, or one of `size`
+        return {"offload.interval": max(1, stride // size) if stride else size}
+    return {"offload.segment": size, "offload.interval": max(size, stride)}
+
+
+def _offloading(options: Written) -> str:
+    """The option by which weights or activations wait in host memory while the trainer computes."""
+    of_weights = next((name for name in _OFFLOADING if not same(options.arrived(name), None)), "")
+    if options.text("gradient_checkpointing_backend", default="torch") != "torch":
+        return of_weights or "gradient_checkpointing_backend"
+    attention = "gradient_checkpointing_offload_attention"
+    return of_weights or (attention if options.flag(attention) else "")
 
 
 def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:

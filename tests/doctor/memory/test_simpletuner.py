@@ -1,0 +1,94 @@
+"""SimpleTuner: its own classes under autocast, its segments, its formats, and what others measured of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zdoctor.doctor.families.record.steps import mined_tables
+from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory.case import CONTEXT
+from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
+from zdoctor.doctor.model.memory import STEP
+from zdoctor.tests.doctor.trainers.simpletuner.runs import SET, run_of, trained
+
+from .runs import SYSTEM
+
+CARD = Gpu(0, "a card", 96 * GIB, 95 * GIB, (9, 0), "560", "assumed")
+TURBO = {"model_flavour": "turbo", "lora_rank": 64, "optimizer": "optimi-lion", "train_batch_size": 1}
+ONE_SIGN = {**SET, "resolution": 512, "caption_strategy": "instanceprompt", "instance_prompt": "x"}
+INT8 = {"base_model_precision": "int8-sdnq", "sdnq_group_size": -1}
+
+
+def predicted(options: dict[str, Any], one: dict[str, Any] = ONE_SIGN) -> Memory | Unknown:
+    run = run_of({**TURBO, **options}, one)
+    return predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+
+
+def step_of(options: dict[str, Any], one: dict[str, Any] = ONE_SIGN) -> dict[str, int]:
+    memory = predicted(options, one)
+    assert isinstance(memory, Memory), memory
+    return dict(next(phase for phase in memory.phases if phase.name == STEP).items)
+
+
+@pytest.mark.parametrize(
+    ("options", "measured"),
+    [
+        ({"gradient_checkpointing": False}, 21.25),
+        ({}, 12.87),
+        ({"gradient_checkpointing_interval": 2}, 13.04),
+        ({"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}, 16.88),
+        ({**INT8, "gradient_checkpointing": False}, 15.60),
+        (INT8, 7.25),
+        ({**INT8, "gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}, 11.25),
+    ],
+)
+def test_z_image_takes_what_was_measured(options: dict[str, Any], measured: float) -> None:
+    """SEGMENTED_CHECKPOINTING.md of SimpleTuner: what PyTorch gave out on an H100 (all: benchmarks/outside.py)."""
+    total = sum(step_of(options).values()) - CONTEXT
+    assert total / GIB == pytest.approx(measured, rel=0.05)
+
+
+def test_what_a_format_keeps_for_backward_is_known_or_not_guessed() -> None:
+    none = {"gradient_checkpointing": False}
+    kinds = ("int8-sdnq", "int8-quanto", "fp8wo-torchao")
+    held = {kind: step_of({**none, "base_model_precision": kind})["activations"] for kind in kinds}
+    assert held["int8-sdnq"] < held["int8-quanto"] < held["fp8wo-torchao"]
+    unknown = predicted({"base_model_precision": "fp8-torchao"})
+    assert isinstance(unknown, Unknown) and "fp8-torchao" in unknown.reason
+    away = predicted({"gradient_checkpointing_offload_attention": True})
+    assert isinstance(away, Unknown) and "gradient_checkpointing_offload_attention" in away.reason
+
+
+def test_scales_of_groups_are_counted() -> None:
+    rows, groups = (step_of({**INT8, "sdnq_group_size": size})["transformer"] for size in (-1, 32))
+    assert groups - rows == pytest.approx(6.0e9 * 4 / 32, rel=0.05)
+
+
+def test_a_lora_has_sixteen_bits_and_its_gradients_stay() -> None:
+    items = step_of({})
+    assert items["LoRA weights"] == items["gradients"] == items["optimizer state"] // 2
+
+
+def test_captions_that_the_config_writes_are_as_long_as_they_are() -> None:
+    long = {**ONE_SIGN, "instance_prompt": "word " * 400}
+    files = {**SET, "resolution": 512}
+    whole, known, short = (step_of({}, one)["activations"] for one in (files, long, ONE_SIGN))
+    assert whole == known > short
+
+
+def test_blocks_are_computed_again_together_or_apart() -> None:
+    both = {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}
+    offload = run_of({**both, "model_family": "qwen_image", "model_flavour": "v1.0"}).recipe.offload
+    assert (offload.segment, offload.interval) == (1, 2)
+    assert (run_of(both).recipe.offload.segment, run_of(both).recipe.offload.interval) == (2, 4)
+    assert (trained(both).recipe.offload.segment, trained(both).recipe.offload.interval) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["ZImageTransformer2DModel", "QwenImageTransformer2DModel", "FluxTransformer2DModel"]
+)
+def test_its_own_classes_were_mined_in_every_way(name: str) -> None:
+    ways = [set(table["ways"]) for table in mined_tables(f"SimpleTuner/{name}")]
+    assert ways and all(one == {"autocast", "nothing-kept", "input-kept", "copy-kept"} for one in ways)
