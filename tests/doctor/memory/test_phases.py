@@ -217,7 +217,8 @@ def test_absurd_numbers_are_survived() -> None:
 
 
 def test_simpletuner_encodes_before_it_loads_the_transformer() -> None:
-    run = zimage(**{"quantization": "qint8", "precision.keeps": "input-kept"}, trainer="SimpleTuner", keys={})
+    precision = {"quantization": "qint8", "keeps": "input-kept"}
+    run = zimage(trainer="SimpleTuner", precision=precision, keys={})
     for gpus in ((T4,), ()):
         memory = predicted(run, *gpus)
         assert "loading the models side by side" not in [phase.name for phase in memory.phases]
