@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from diffusers import UNet2DConditionModel
+from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
 from zdoctor.doctor.families.record.steps import WHOLE
