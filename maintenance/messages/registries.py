@@ -34,6 +34,7 @@ SHORT = (
     "word of a path or of the config",
 )
 HEADINGS = ("What", "Why", "Repair", "Upstream", "Signature", "Measured")
+ON_THE_PAGE_OF_A_RUN = ("smoothed", "step {number}", "Finished", "Stopped", "Saved")
 # What memory is held for, in one or two words; none is a key of a config.
 HELD = (
     "LoRA weights",
@@ -60,6 +61,7 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     for area in ("settings", *AREAS):
         yield "screen", area, "doctor/examine/judged.py"
     yield from (("commands", name, "doctor/memory/phases.py") for name in HELD)
+    yield from (("train", text, "doctor/train/output/html_report.py") for text in ON_THE_PAGE_OF_A_RUN)
     yield from (("commands", state, "doctor/commands/history.py") for state in get_args(RepairState))
     for health in (*HEALTHS, "empty"):
         yield "screen", health, "reports/cache.py"

@@ -13,6 +13,8 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from ...model.said import language, said
+
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 300, 56, 28, 12, 12
 MOST_POINTS = 400
 # Where the settings were found, and how: not what was trained.
@@ -72,11 +74,11 @@ def html_report(
     name = escape(str(record["name"]))
     parts = [
         "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        f'<html lang="{language()}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">",
         f"<title>{name}</title><style>{STYLE}</style></head><body><main>",
-        f'<h1>{name}</h1><p class="soft">{escape(status)}</p>',
+        f'<h1>{name}</h1><p class="soft">{_said(status)}</p>',
         *_curves(losses, evaluations),
         *_samples(samples),
         *_tables(record),
@@ -87,14 +89,15 @@ def html_report(
 
 def _curves(losses: Sequence[float], evaluations: Sequence[tuple[int, float]]) -> Iterator[str]:
     raw = [(step, loss) for step, loss in enumerate(losses, 1) if math.isfinite(loss)]
-    yield "<h2>Loss</h2>"
+    yield f"<h2>{said('Loss')}</h2>"
     if not raw and not evaluations:
-        yield '<p class="soft">No step has been trained yet.</p>'
+        yield f'<p class="soft">{_said("No step has been trained yet.")}</p>'
         return
-    keys = ['<span class="key">each step</span><span class="key smooth">smoothed</span>'] if raw else []
+    keys = [("", "each step"), (" smooth", "smoothed")] if raw else []
     if evaluations:
-        keys.append(f'<span class="key held">on held-out pictures, last {evaluations[-1][1]:.4f}</span>')
-    yield f"<p>{''.join(keys)}</p>"
+        keys.append((" held", f"on held-out pictures, last {evaluations[-1][1]:.4f}"))
+    spans = (f'<span class="key{kind}">{_said(text)}</span>' for kind, text in keys)
+    yield f"<p>{''.join(spans)}</p>"
     points, smooth = _binned(raw), _binned(_smoothed(raw))
     yield _svg(points, smooth, evaluations, max(len(losses), *(step for step, _ in evaluations), 1))
 
@@ -139,7 +142,7 @@ def _svg(
 def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
     if not samples:
         return
-    yield "<h2>Samples</h2>"
+    yield f"<h2>{said('Samples')}</h2>"
     for number in sorted({sample.number for sample in samples}):
         row = [sample for sample in samples if sample.number == number]
         yield f'<p>{escape(row[0].prompt)}</p><div class="row" tabindex="0">'
@@ -148,7 +151,7 @@ def _samples(samples: Sequence[ReportSample]) -> Iterator[str]:
             text = escape(f"{sample.prompt}, step {sample.step}")
             inner = f'<img alt="{text}" src="data:image/jpeg;base64,{data}">' if data else escape(sample.link)
             link = f'<a href="{escape(quote(sample.link))}">{inner}</a>'
-            yield f"<figure>{link}<figcaption>step {sample.step}</figcaption></figure>"
+            yield f"<figure>{link}<figcaption>{_said(f'step {sample.step}')}</figcaption></figure>"
         yield "</div>"
 
 
@@ -174,9 +177,10 @@ def _tables(record: Mapping[str, Any]) -> Iterator[str]:
         for key, value in record.get("settings", {}).items()
         if key not in READING
     }
-    yield from _table("<h2>What was trained</h2>", "", settings)
-    yield from _table("<h2>With what</h2>", "", told)
-    yield from _table("<details><summary>As the config says it</summary>", "</details>", record.get("written", {}))
+    yield from _table(f"<h2>{_said('What was trained')}</h2>", "", settings)
+    yield from _table(f"<h2>{_said('With what')}</h2>", "", told)
+    summary = f"<details><summary>{_said('As the config says it')}</summary>"
+    yield from _table(summary, "</details>", record.get("written", {}))
 
 
 def _table(before: str, after: str, rows: Mapping[str, Any]) -> Iterator[str]:
@@ -187,6 +191,10 @@ def _table(before: str, after: str, rows: Mapping[str, Any]) -> Iterator[str]:
         if value not in (None, "", [], {}):
             yield f"<tr><th>{escape(str(key))}</th><td>{escape(_words(value))}</td></tr>"
     yield f"</tbody></table>{after}"
+
+
+def _said(text: str) -> str:
+    return escape(said(text))
 
 
 def _words(value: Any) -> str:

@@ -25,6 +25,7 @@ from .html_report import ReportSample, html_report
 PACKAGES = ("zdoctor", "torch", "diffusers", "transformers", "safetensors", "bitsandbytes", "torchao")
 GIT_SECONDS = 5
 # The last word of keys whose value is nobody else's business.
+HOW_IT_WAS_READ = ("settings", "keys", "metadata", "recipe", "homes", "spelled", "refused", "read", "unread")
 SECRET = re.compile(r"(token|password|secret|api_?key|webhook)$", re.I)
 
 
@@ -41,8 +42,7 @@ def run_record(
         "step": step,
         "command": redacted(" ".join(sys.argv), os.path.expanduser("~")),
     }
-    hidden = ("settings", "keys", "metadata", "recipe")
-    own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in hidden}
+    own = {field.name: getattr(run, field.name) for field in fields(run) if field.name not in HOW_IT_WAS_READ}
     asked = {**own, **by_name(run.recipe)}
     leaves = {key: one.value for key, one in run.settings.items() if not isinstance(one.value, dict | list)}
     written = {key: _told(key, value) for key, value in leaves.items()}

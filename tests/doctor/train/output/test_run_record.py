@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.train.output.html_report import ReportSample, html_report
 from zdoctor.doctor.train.output.run_record import RunFolder, git_state, read_record, run_record
 from zdoctor.doctor.train.runtime import allocator
@@ -102,6 +103,15 @@ def test_what_the_config_said_at_each_start_is_kept() -> None:
     first = run_record(run_with(settings=settings), **here, step=0, before={})
     assert first["written"] == {"train/lr": 0.1, "train/do_differential_guidance": True, "logging/api_key": "***"}
     assert Path(first["config"]).is_absolute()
+    how: dict[str, Any] = {
+        "read": frozenset({"train/lr"}),
+        "homes": {"datasets": ("d.json", "")},
+        "unread": "a shell",
+    }
+    assert (
+        run_record(replace(run_with(settings=settings), **how), **here, step=0, before={})["settings"]
+        == first["settings"]
+    )
     later = run_with(settings={**settings, **written(train__lr=0.2)})
     again = run_record(later, **here, step=9, before=first)
     assert again["starts"][1]["changed"] == {"train/lr": [0.1, 0.2]} and "changed" not in again["starts"][0]
