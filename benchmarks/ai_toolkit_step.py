@@ -1,6 +1,6 @@
 """A training step by ai-toolkit's own code, beside the runner's with the same weights, in float32.
 
-    python benchmarks/ai_toolkit_step.py CHECKOUT flux2|chroma
+    python benchmarks/ai_toolkit_step.py CHECKOUT flux2|flux2_dev|chroma
 
 Tiny random weights; ai-toolkit's class, its way of packing and of unpacking, and its loss. Prints how far
 predictions, losses and the gradients of all weights are apart, relative to the largest. Needs
@@ -51,19 +51,22 @@ class Compared(NamedTuple):
     tokens: Sequence[int]
 
 
+GUIDANCE = 3.5
 SIZES = {"in_channels": 16, "context_in_dim": 24, "hidden_size": 16, "num_heads": 2}
 
 
-def of_flux2() -> Compared:
+def of_flux2(guided: bool = False) -> Compared:
     model, sampling = (import_module(f"src.{name}") for name in ("model", "sampling"))
-    tiny = tiny_flux2.TINY
+    tiny = {**tiny_flux2.TINY, "guidance_embeds": guided}
     depths = {"depth": tiny["num_layers"], "depth_single_blocks": tiny["num_single_layers"]}
-    params = model.Flux2Params(**SIZES, **depths, axes_dim=tiny["axes_dims_rope"], use_guidance_embed=False)
+    params = model.Flux2Params(**SIZES, **depths, axes_dim=tiny["axes_dims_rope"], use_guidance_embed=guided)
 
     def answer(theirs: Any, batch: Batch) -> Tensor:
         text, text_ids = sampling.batched_prc_txt(torch.stack(list(batch.states)))
         image, ids = sampling.batched_prc_img(_cells(batch.noisy))  # its VAE gives latents in cells
-        out = theirs(x=image, x_ids=ids, timesteps=batch.t, ctx=text, ctx_ids=text_ids, guidance=torch.ones(2))
+        out = theirs(
+            x=image, x_ids=ids, timesteps=batch.t, ctx=text, ctx_ids=text_ids, guidance=torch.full((2,), GUIDANCE)
+        )
         return _from_cells(torch.cat(sampling.scatter_ids(out, ids)).squeeze(2))
 
     ours = tiny_flux2.Flux2Transformer2DModel(**tiny)
@@ -112,12 +115,16 @@ def of_chroma() -> Compared:
     return Compared(chroma, ours, model.Chroma(params), answer, (7, 7))
 
 
-FAMILIES: Mapping[str, Callable[[], Compared]] = {"flux2": of_flux2, "chroma": of_chroma}
+FAMILIES: Mapping[str, Callable[[], Compared]] = {
+    "flux2": of_flux2,
+    "flux2_dev": lambda: of_flux2(guided=True),
+    "chroma": of_chroma,
+}
 
 
 def main(checkout: Path, name: str) -> None:
     sys.modules.setdefault("torchvision", ModuleType("torchvision"))  # for pictures from files alone
-    sys.path.insert(0, str(checkout / "extensions_built_in" / "diffusion_models" / name))
+    sys.path.insert(0, str(checkout / "extensions_built_in" / "diffusion_models" / name.removesuffix("_dev")))
     torch.manual_seed(0)
     family, ours, theirs, answer, tokens = FAMILIES[name]()
     for value in theirs.parameters():
@@ -135,7 +142,7 @@ def main(checkout: Path, name: str) -> None:
     noises = [torch.randn(2, 4, 8, 6) for _ in range(2)]
     batch = Batch(noises[0], noises[1], torch.tensor([0.3, 0.85]), [torch.randn(count, 24) for count in tokens])
     guesses = (
-        family.predict(ours, batch.noisy, batch.t, [{"states": one} for one in batch.states]),
+        family.predict(ours, batch.noisy, batch.t, [{"states": one} for one in batch.states], GUIDANCE),
         answer(theirs, batch),
     )
     losses = [(guess - (batch.noise - batch.clean)).square().mean() for guess in guesses]

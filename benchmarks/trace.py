@@ -61,6 +61,7 @@ MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "flux2": ({"depth": 2, "depth_single_blocks": 4}, {}),
     "flux2_klein_4b": ({**KLEIN_4B_CONFIG, "depth": 2, "depth_single_blocks": 4}, dict(KLEIN_4B_CONFIG)),
     "flux2_klein_9b": ({**KLEIN_9B_CONFIG, "depth": 4, "depth_single_blocks": 2}, dict(KLEIN_9B_CONFIG)),
+    "flux2 in diffusers": ({"num_layers": 2, "num_single_layers": 4}, {}),
     "flux2_klein_4b in diffusers": ({**CONFIG_4B, "num_layers": 2, "num_single_layers": 4}, dict(CONFIG_4B)),
     "flux2_klein_9b in diffusers": ({**CONFIG_9B, "num_layers": 4, "num_single_layers": 2}, dict(CONFIG_9B)),
     "chroma in diffusers": ({"num_layers": 2, "num_single_layers": 4}, {}),

@@ -1,8 +1,9 @@
-"""A tiny real FLUX.2 Klein pipeline for tests: diffusers' and transformers' own classes with made-up weights."""
+"""Tiny real pipelines of FLUX.2 Klein and dev: diffusers' and transformers' own classes with made-up weights."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ import torch
 from diffusers.models.autoencoders import autoencoder_kl_flux2
 from diffusers.models.transformers import transformer_flux2
 from diffusers.schedulers import scheduling_flow_match_euler_discrete as schedulers
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoTokenizer,
+    Mistral3Config,
+    Mistral3ForConditionalGeneration,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from zdoctor.doctor.demo.tiny import _tokenizer
 from zdoctor.doctor.families.models.flux2_in_diffusers import KLEIN_4B
@@ -45,6 +52,47 @@ TEXT: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 4,
 }
+
+
+# The same of dev's Mistral: of the layers 10, 20 and 30.
+MISTRAL: dict[str, Any] = {**TEXT, "model_type": "mistral", "num_hidden_layers": 31}
+VISION: dict[str, Any] = {
+    "model_type": "pixtral",
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "head_dim": 8,
+}
+TEMPLATE = (
+    "{% for message in messages %}{% for part in message['content'] %}"
+    "{% if message['role'] == 'system' %}[SYSTEM_PROMPT]{{ part['text'] }}[/SYSTEM_PROMPT]"
+    "{% else %}[INST]{{ part['text'] }}[/INST]{% endif %}{% endfor %}{% endfor %}"
+)
+
+
+def trainable_flux2_dev(folder: Path) -> Path:
+    """The pipeline of dev in small: another transformer, text encoder and chat template."""
+    trainable_flux2(folder)
+    for name in ("transformer", "text_encoder"):
+        shutil.rmtree(folder / name)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder / "tokenizer")
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        made = Flux2Transformer2DModel(**{**TINY, "guidance_embeds": True})
+        made.save_pretrained(folder / "transformer", max_shard_size="30KB")
+        text = {**MISTRAL, "vocab_size": len(tokenizer)}
+        config = Mistral3Config(
+            text_config=text, vision_config=VISION, tie_word_embeddings=False, image_token_index=0
+        )
+        Mistral3ForConditionalGeneration(config).save_pretrained(folder / "text_encoder")
+    index = json.loads((folder / "model_index.json").read_text())
+    index |= {"_class_name": "Flux2Pipeline", "text_encoder": ["transformers", "Mistral3ForConditionalGeneration"]}
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
 
 
 def trainable_flux2(folder: Path) -> Path:

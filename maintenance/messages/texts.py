@@ -34,7 +34,7 @@ DOMAINS = (
     ("fixes/", "rules"),
 )
 MACHINES = re.compile(
-    r"reports/(\w*json|sarif|junit|github)\.py|doctor/(families/record|families/models|schema/mine\w*|train/kernels|train/families/qwen)"
+    r"reports/(\w*json|sarif|junit|github)\.py|doctor/(families/record|families/models|schema/mine\w*|train/kernels|train/families/(qwen|flux2_dev))"
 )
 HELP = {"add_argument", "add_argument_group", "add_parser", "Parser", "ArgumentParser"}
 # Calls whose texts nobody is told: patterns, tables of attributes, errors of programmers.

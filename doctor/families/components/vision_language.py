@@ -74,7 +74,7 @@ QWEN3_VL = mined_class(
     "a Qwen3-VL text encoder",
     ("model.visual.deepstack_merger_list.0.linear_fc1.weight",),
 )
-MISTRAL3 = mined_class(
+_MISTRAL3 = mined_class(
     "Mistral3ForConditionalGeneration",
     "a Mistral text encoder",
     (
@@ -86,6 +86,7 @@ MISTRAL3 = mined_class(
         _LANGUAGE_FIRST, mined_tensors("Mistral3ForConditionalGeneration", config)
     ),
 )
+MISTRAL3: ModelClass = replace(_MISTRAL3, in_file=_MISTRAL3.dialect)
 GEMMA3 = mined_class(
     "Gemma3ForConditionalGeneration",
     "a Gemma 3 text encoder",

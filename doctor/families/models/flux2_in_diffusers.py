@@ -13,6 +13,7 @@ from ..record import Edits, Family, Fit, Flavour, Loader, Memory, Origin, Simple
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
+_DEV = "black-forest-labs/FLUX.2-dev"
 _4B = "black-forest-labs/FLUX.2-klein-base-4B"
 _9B = "black-forest-labs/FLUX.2-klein-base-9B"
 _BLOCKS = ("transformer_blocks", "single_transformer_blocks")
@@ -105,7 +106,7 @@ _SIMPLETUNER = SimpleTuner(
 KLEIN_4B = replace(
     FILES_ALONE,
     name="flux2_klein_4b in diffusers",
-    title="FLUX.2 Klein",
+    title="FLUX.2",
     transformer=mined_class(
         "Flux2Transformer2DModel",
         "a FLUX.2 transformer",
@@ -154,7 +155,6 @@ KLEIN_9B = replace(
 DEV = replace(
     KLEIN_4B,
     name="flux2 in diffusers",
-    title="FLUX.2",
     loader=Loader(
         components={
             "transformer": ("Flux2Transformer2DModel",),
@@ -163,16 +163,21 @@ DEV = replace(
         },
         origins={"text_encoder": Origin(repo="mistralai/Mistral-Small-3.1-24B-Instruct-2503", folder="")},
     ),
-    own=None,
-    runner="",
+    own=Loader(
+        {**_COMPONENTS, "text_encoder": ("Mistral3ForConditionalGeneration",)},
+        single_file=_DEV,
+        bare=True,
+        extras=True,
+    ),
     fits=KLEIN_4B.fits[1:],
     published={**KLEIN_4B.published, "text_encoder": ("Mistral3ForConditionalGeneration", MISTRAL_SMALL)},
     base_version="flux2",
     guided=True,
     memory=replace(_MEMORY, word="flux.2-dev", config=lambda name: {}),
-    simpletuner=replace(_SIMPLETUNER, flavours={"dev": Flavour("black-forest-labs/FLUX.2-dev")}),
-    repos={"flux.2-dev": "black-forest-labs/FLUX.2-dev"},
-    files={},
-    tokenizers=(),
+    simpletuner=replace(_SIMPLETUNER, flavours={"dev": Flavour(_DEV)}),
+    repos={"flux.2-dev": _DEV},
+    files={"Flux2Transformer2DModel": (("", f"{_DEV} flux2-dev.safetensors"),)},
+    tokenizers=(_tokenizer(_DEV),),
+    runner=".flux2_dev",
 )
 FAMILIES: tuple[Family, ...] = (KLEIN_4B, KLEIN_9B, DEV)

@@ -1,4 +1,4 @@
-"""FLUX.2 Klein: a stream of Qwen3's states and picture cells, modulated alike in all blocks of a kind."""
+"""FLUX.2 Klein, and what dev has of it: Qwen3's states in a stream with picture cells, all blocks modulated alike."""
 
 from __future__ import annotations
 
@@ -73,13 +73,15 @@ def predict(
     states = torch.stack([text["states"] for text in texts]).to(noisy)
     tokens = torch.arange(states.shape[1])
     none = torch.zeros_like(tokens)
+    config: Any = model.config
+    scale = torch.full((len(texts),), guidance, device=noisy.device) if config.guidance_embeds else None
     output = model(
         hidden_states=torch.cat([packed(one) for one in images], dim=1),
         encoder_hidden_states=states,
         timestep=t.to(noisy.device, torch.float32),
         img_ids=torch.cat([_ids(10 * number, one) for number, one in enumerate(images)]).to(noisy.device),
         txt_ids=torch.stack([none, none, none, tokens], dim=-1).to(noisy.device),
-        guidance=None,
+        guidance=scale,
         return_dict=False,
     )[0]
     return unpacked(output[:, : height * width // 4].float(), height, width)

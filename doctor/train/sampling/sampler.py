@@ -42,7 +42,9 @@ def denoise(
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
     latent = torch.randn((1, family.channels(model), height, width), generator=generator).to(device)
-    push = 0.0 if family.RECORD.guided else max(0.0, prompt.guidance - 1.0)
+    config: Any = model.config
+    guided = family.RECORD.guided or config.get("guidance_embeds", False)  # of FLUX.2 dev is, Klein is not
+    push = 0.0 if guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
     latent = latent * _begin(family, scheduler, max(1, prompt.steps), height * width // 4, device)
     scaled = getattr(scheduler, "scale_model_input", lambda latent, _: latent)

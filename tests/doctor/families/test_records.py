@@ -57,6 +57,7 @@ def test_every_trained_architecture_is_a_family() -> None:
         "flux_kontext",
         *of_qwen,
         "chroma",
+        "flux2",
         "flux2_klein_4b",
         "flux2_klein_9b",
         "sdxl",
@@ -66,7 +67,7 @@ def test_every_trained_architecture_is_a_family() -> None:
         "Flux": "Flux",
         "Qwen-Image": "QwenImage",
         "Chroma": "Chroma",
-        "FLUX.2 Klein": "Flux2",
+        "FLUX.2": "Flux2",
     }
     titles = [f"{title} ({name}Transformer2DModel)" for title, name in names.items()]
     assert family_titles() == ", ".join([*titles, "SDXL (UNet2DConditionModel)"])

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from zdoctor.doctor.demo.tiny import build_tiny_adapter, build_tiny_pipeline
 from zdoctor.tests.chroma import trainable_chroma
 from zdoctor.tests.flux import trainable_flux
-from zdoctor.tests.flux2 import trainable_flux2
+from zdoctor.tests.flux2 import trainable_flux2, trainable_flux2_dev
 from zdoctor.tests.qwen_image import trainable_qwen_image, trainable_qwen_image_edit
 from zdoctor.tests.sdxl import trainable_sdxl
 
@@ -58,6 +58,12 @@ def flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sdxl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of SDXL. Read only: copy what a test changes."""
     return trainable_sdxl(tmp_path_factory.mktemp("sdxl") / "model")
+
+
+@pytest.fixture(scope="session")
+def flux2_dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline of FLUX.2 dev. Read only: copy what a test changes."""
+    return trainable_flux2_dev(tmp_path_factory.mktemp("dev") / "model")
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,10 @@ from safetensors.torch import load_file
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
+from zdoctor.tests.flux2 import TINY, Flux2Transformer2DModel
 from zdoctor.tests.sdxl import trainable_sdxl
 
+from .parts import transformer_tensors, write
 from .weights.test_single_file_checkpoint import single
 
 
@@ -76,6 +78,11 @@ def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(load_file("out/circles/circles.safetensors"))
 
 
+def test_flux2_dev(here: Path, flux2_dev: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = trained(config(flux2_dev, circles, "flux2"), capsys)
+    assert "transformer.transformer_blocks.0.ff_context.linear_in.lora_A.weight" in keys
+
+
 @pytest.mark.parametrize("number", ["4b", "9b"])
 def test_flux2_klein(here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
     of_images = {"dataset": {"control_path": str(circles)}, "sample": {"prompts": [f"a --ctrl_img {circles}/0.png"]}}
@@ -103,6 +110,18 @@ def test_qwen_image_edit(
     )
     assert examine_config(words, LiveWorld(), ()).report.trainable
     assert "diffusion_model.transformer_blocks.0.attn.to_q.lora_A.weight" in trained(words, capsys)
+
+
+def test_flux2_klein_from_its_authors_own_file(
+    here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one head, as wide as the published ones."""
+    wide = {**TINY, "attention_head_dim": 128, "num_attention_heads": 1, "axes_dims_rope": [32, 32, 32, 32]}
+    whole = Path(shutil.copytree(flux2, here / "whole", ignore=shutil.ignore_patterns("transformer")))
+    Flux2Transformer2DModel(**wide).save_pretrained(whole / "transformer")
+    file = write(here / "klein.safetensors", transformer_tensors(whole / "transformer", "Flux2Transformer2DModel"))
+    words = config(file, circles, "flux2_klein_4b", model={"extras_name_or_path": str(whole)})
+    assert "transformer.transformer_blocks.1.attn.to_q.lora_A.weight" in trained(words, capsys)
 
 
 def test_chroma(here: Path, chroma: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:

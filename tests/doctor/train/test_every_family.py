@@ -34,6 +34,7 @@ class Tiny(NamedTuple):
 
 FAMILIES = {
     "Chroma": Tiny("chroma", "chroma in diffusers", "ChromaPipeline"),
+    "FLUX.2 dev": Tiny("flux2_dev", "flux2 in diffusers", "Flux2Pipeline"),
     "FLUX.2 Klein": Tiny("flux2", "flux2_klein_4b in diffusers", "Flux2KleinPipeline"),
     "Qwen-Image-Edit": Tiny("qwen_image_edit", "qwen_image_edit", "QwenImageEditPipeline", 1),
     "Qwen-Image-Edit-Plus": Tiny("qwen_image_edit", "qwen_image_edit_plus", "QwenImageEditPlusPipeline", 2),

@@ -1,4 +1,4 @@
-"""FLUX.2 Klein trains as the other models do; its latents, embeddings, previews and LoRAs are those of diffusers."""
+"""FLUX.2 trains as the other models do; its latents, embeddings, previews and LoRAs are those of diffusers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from diffusers.pipelines.flux2.pipeline_flux2 import Flux2Pipeline
 from diffusers.pipelines.flux2.pipeline_flux2_klein import Flux2KleinPipeline
 from peft import LoraConfig
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers import AutoTokenizer, Mistral3ForConditionalGeneration
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
@@ -23,11 +25,13 @@ from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.families import flux2 as family
+from zdoctor.doctor.train.families import flux2_dev as dev
 from zdoctor.doctor.train.families import packed, scheduler_of, unpacked
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.sampling.preview_samples import edited_samples
 from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
+from zdoctor.tests.flux2 import Flux2Transformer2DModel
 
 from .patient import go, run_with
 from .pipelines import embedded_by, pipeline_of
@@ -48,8 +52,26 @@ def test_embeddings_are_those_of_the_pipeline(flux2: Path, tmp_path: Path) -> No
     for prompt, ours in zip(prompts, embedded(flux2, tmp_path, *prompts), strict=True):
         states, _ = pipe.encode_prompt(prompt)
         torch.testing.assert_close(ours["states"], states[0], rtol=1e-5, atol=1e-6)
-    (plain,) = embedded(flux2, tmp_path / "plain", PROMPT.prompt)
-    (coarse,) = embedded(flux2, tmp_path / "coarse", PROMPT.prompt, kind="int8")
+
+
+def test_embeddings_of_dev_are_those_of_its_pipeline(flux2_dev: Path, tmp_path: Path) -> None:
+    """Mistral's, in a conversation of its own form; its tokenizer does here what the pipeline's processor does."""
+    prompts = ("a red [IMG] circle", "", "a blue square beside the green sea " * 200)
+    text = Mistral3ForConditionalGeneration.from_pretrained(flux2_dev / "text_encoder")
+    tokenizer: Any = AutoTokenizer.from_pretrained(flux2_dev / "tokenizer")
+    make: Any = Flux2Pipeline
+    for prompt, ours in zip(prompts, embedded_by(dev, flux2_dev, tmp_path, *prompts), strict=True):
+        states = make._get_mistral_3_small_prompt_embeds(text, tokenizer, prompt)
+        torch.testing.assert_close(ours["states"], states[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["flux2", "flux2_dev"])
+def test_a_quantized_text_encoder_reads_the_same_but_for_rounding(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder, module = request.getfixturevalue(name), dev if name == "flux2_dev" else family
+    (plain,) = embedded_by(module, folder, tmp_path / "plain", PROMPT.prompt)
+    (coarse,) = embedded_by(module, folder, tmp_path / "coarse", PROMPT.prompt, kind="int8")
     assert 0.0 < (coarse["states"] - plain["states"]).norm() / plain["states"].norm() < 0.1
 
 
@@ -67,7 +89,7 @@ def test_latents_are_those_of_the_pipeline(flux2: Path) -> None:
 
 def with_adapter(folder: Path, tensors: dict[str, Tensor]) -> Any:
     """diffusers' transformer with peft's LoRA of these numbers, as its training example makes it."""
-    model = pipeline(folder).transformer
+    model: Any = Flux2Transformer2DModel.from_pretrained(folder / "transformer")
     names = [key.removeprefix("transformer.").removesuffix(".lora_A.weight") for key in tensors if "lora_A" in key]
     model.add_adapter(LoraConfig(r=8, lora_alpha=8, target_modules=names))
     for name, parameter in model.named_parameters():
@@ -76,28 +98,34 @@ def with_adapter(folder: Path, tensors: dict[str, Tensor]) -> Any:
     return model
 
 
-def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(flux2: Path, tmp_path: Path) -> None:
-    """As examples/dreambooth/train_dreambooth_lora_flux2_klein.py computes them, with the pipeline's own helpers."""
-    model, parameters = with_network(flux2)
+@pytest.mark.parametrize("name", ["flux2", "flux2_dev"])
+def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """As train_dreambooth_lora_flux2_klein.py and _flux2.py in examples/dreambooth compute them, with the pipeline's
+    own helpers; dev is told a guidance.
+    """
+    folder = request.getfixturevalue(name)
+    model, parameters = with_network(folder)
     tensors = {key: torch.randn_like(value) * 0.1 for key, value in parameters.items()}
     for key, value in parameters.items():
         value.data.copy_(tensors[key])
-    texts = embedded(flux2, tmp_path, "a red circle", "a blue square")
+    states = torch.randn(2, family.PROMPT, 24)
+    texts = [{"states": one} for one in states]
     clean, noise, t = torch.randn(2, 4, 8, 6), torch.randn(2, 4, 8, 6), torch.tensor([0.3, 0.85])
     share = t.view(-1, 1, 1, 1)
-    guess = family.predict(model, (1 - share) * clean + share * noise, t, texts)
+    guess = family.predict(model, (1 - share) * clean + share * noise, t, texts, 3.5)
     loss = (guess - (noise - clean)).square().mean()
     torch.autograd.backward(loss)
 
-    theirs, pipe = with_adapter(flux2, tensors), Flux2KleinPipeline
-    states = torch.stack([text["states"] for text in texts])
+    theirs, pipe = with_adapter(folder, tensors), Flux2KleinPipeline
     x, e = (pipe._patchify_latents(latent) for latent in (clean, noise))
     ids = pipe._prepare_latent_ids(x)
     noisy = (1 - share) * x + share * e
     answer = theirs(
         hidden_states=pipe._pack_latents(noisy),
         timestep=t,
-        guidance=None,
+        guidance=torch.full([1], 3.5).expand(2) if name == "flux2_dev" else None,
         encoder_hidden_states=states,
         txt_ids=pipe._prepare_text_ids(states),
         img_ids=ids,
@@ -134,6 +162,20 @@ def test_previews_are_those_of_the_pipeline(flux2: Path, tmp_path: Path, guidanc
     image = painted(pipe, guidance, "pil")[0]
     with Image.open(tmp_path / "ours.png") as written:
         assert max(abs(a - b) for a, b in zip(written.tobytes(), image.tobytes(), strict=True)) <= 1
+
+
+def test_previews_of_dev_are_told_their_guidance(flux2_dev: Path) -> None:
+    """In one pass, as its pipeline does."""
+    model = Flux2Transformer2DModel.from_pretrained(flux2_dev / "transformer")
+    scheduler = scheduler_of(dev.RECORD, flux2_dev, model)
+    make: Any = Flux2Pipeline
+    pipe = make(scheduler, VaeFiles(flux2_dev / "vae", "AutoencoderKLFlux2").load(CPU).model, None, None, model)
+    pipe.set_progress_bar_config(disable=True)
+    states = torch.randn(1, family.PROMPT, 24)
+    ours = sampled(model, flux2_dev, {"states": states[0]}, None, 4.0)
+    theirs = painted(pipe, 4.0, "latent", prompt=None, prompt_embeds=states)
+    torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
+    assert (painted(pipe, 1.0, "latent", prompt=None, prompt_embeds=states) - theirs).abs().max() > 1e-2
 
 
 def test_previews_that_edit_several_images_are_those_of_the_pipeline(
@@ -177,15 +219,15 @@ def sampled(
 
 def painted(pipe: Any, guidance: float, kind: str, **options: Any) -> Any:
     noise = torch.randn((1, 4, 8, 6), generator=torch.Generator().manual_seed(PROMPT.seed))
+    asked = {"prompt": PROMPT.prompt, **options}
     return pipe(
-        prompt=PROMPT.prompt,
         height=PROMPT.height,
         width=PROMPT.width,
         num_inference_steps=PROMPT.steps,
         guidance_scale=guidance,
         latents=pipe._patchify_latents(noise),
         output_type=kind,
-        **options,
+        **asked,
     ).images
 
 

@@ -46,7 +46,7 @@ COMFYUI: dict[str, dict[str, tuple[str, ...]]] = {
             *("img_mod.1", "txt_mod.1"),
         ),
     },
-    "FLUX.2 Klein": {
+    "FLUX.2": {
         "transformer.transformer_blocks": (
             *_DOUBLE,
             *("ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"),
@@ -66,7 +66,7 @@ MODELS = {
     "Flux": "flux",
     "Chroma": "chroma",
     "Qwen-Image": "qwen_image_edit",
-    "FLUX.2 Klein": "flux2",
+    "FLUX.2": "flux2",
 }
 
 
