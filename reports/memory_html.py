@@ -9,7 +9,7 @@ from ..doctor.model import Memory, Phase, Unknown
 from ..doctor.model.said import language, said
 from . import words
 from .html import PAGE, STYLE
-from .memory import EFFECTS, FITS, GIB, HIGH_END, NOTHING_FITS, Told, budget, how_known, largest, settings_of
+from .memory import EFFECTS, FITS, FREE, GIB, HIGH_END, NOTHING_FITS, Told, budget, how_known, largest, settings_of
 
 # Of the palette of Okabe and Ito, which colour-blind people tell apart; those of a second round are striped.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
@@ -20,7 +20,8 @@ _STYLE = """.zdoctor.zdoctor {
   .striped { background-image: repeating-linear-gradient(45deg, #fff9 0 4px, transparent 4px 8px); }
   .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
   .keys { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1.2em; }
-  td, th { padding: .15em .8em .15em 0; text-align: left; }
+  td, th { padding: .15em .8em .15em 0; text-align: left; vertical-align: baseline; }
+  td:nth-child(2) { white-space: nowrap; }
   i, .key { print-color-adjust: exact; }
 }"""
 
@@ -56,6 +57,7 @@ def _of(one: Told) -> Iterator[str]:
     yield '<ul class="keys">'
     for name, (kind, color) in drawn.items():
         yield f'<li><span class="key {kind}" style="background-color:{color}"></span>{_said(name)}</li>'
+    yield f'<li><span class="key" style="background-color:var(--error);width:2px"></span>{_said(FREE)}</li>'
     yield f"</ul><p>{_said(how_known(one, memory))}</p>"
     yield from _fitting(one, memory)
 
