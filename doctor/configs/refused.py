@@ -78,7 +78,8 @@ def unread_settings(
             idle.append(name)
         else:
             leave = f"leave it at {short(found.default)}" if found is not None and found.default else "leave it out"
-            refused.append((key, f"{name} {short(value)} is not supported; {leave}"))
+            instead = leave if found is None else f"{leave}, or train with {schema.trainer}"
+            refused.append((key, f"{name} {short(value)} is not supported; {instead}"))
     names = ", ".join(dict.fromkeys(idle))
     return refused, [f"without effect on what is learnt: {names}"] if names else []
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...families import family_of, trained
 from ...families.network import TITLES, lokr_rank
 from ...model.run import Run
+from ...schema.takers import takers
 from .names import (
     CLASSES,
     CLIPS,
@@ -31,6 +32,15 @@ CELL = 16
 LONGEST = 200
 # The key or field in question, whether it is at fault, and a sentence about it without its full stop.
 Rows = Iterator[tuple[str, object, str]]
+# A word in what trainers call a field, where their sources name its values.
+WORDS: Mapping[str, str] = {
+    "network_type": "network",
+    "optimizer": "optimizer",
+    "scheduler": "lr_scheduler",
+    "timestep_type": "timestep",
+    "loss_type": "loss_type",
+    "quantization": "precision",
+}
 _NOTHING_TO_EDIT = "This model needs an image to edit for each picture (control_path) and each sample (ctrl_img)"
 
 
@@ -205,7 +215,11 @@ PARTS = (_job, _model, _updates, _storage, _levers, _optimizer, _schedule, _loss
 
 
 def _one_of(name: str, what: str, value: str | None, known: Any, words: str = "") -> tuple[str, bool, str]:
-    return name, value not in known, f"{what} {value} is not supported; use {words or ', '.join(known)}"
+    told = f"{what} {value} is not supported; use {words or ', '.join(known)}"
+    if value in known:
+        return name, False, told
+    had = takers(WORDS[name], value or "") if name in WORDS else []
+    return name, True, f"{told}, or train with {' or '.join(had)}" if had else told
 
 
 def _named(run: Run, field: str) -> str:

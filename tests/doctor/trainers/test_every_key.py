@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from zdoctor.doctor.examine.translate import for_runner, obeyed
 from zdoctor.doctor.model import Run, Schema
 from zdoctor.doctor.model.schema import Key
 from zdoctor.doctor.schema.tables import shipped
+from zdoctor.doctor.schema.takers import takers
 from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.tests.doctor.trainers.kohya.runs import FLUX, GENERAL, KONTEXT, MUSUBI_SET, SET, SUBSET, ZIMAGE
 
@@ -209,3 +211,59 @@ def test_what_counts_only_beside_another_setting_is_not_refused_without_it(name:
     assert run is not None
     base = for_runner(run, table(trainer))
     assert outcome(run_of(trainer, put(tree, key, value)), base, table(trainer), key) == "said to have no effect"
+
+
+# What people choose among named values, by the config that is tried; the page on training has a table of it.
+CHOICES = {
+    "ai-toolkit zimage": (
+        *("network/type", "train/optimizer", "train/lr_scheduler", "train/loss_type", "train/loss_target"),
+        *("train/timestep_type", "datasets/0/controls"),
+    ),
+    "SimpleTuner flux": (
+        *("lr_scheduler", "base_model_precision", "flux_lora_target", "flux_guidance_mode", "lora_init_type"),
+        *("lora_format", "peft_lora_mode", "layer_freeze_strategy", "timestep_bias_strategy", "flow_timesteps_mode"),
+        "distillation_method",
+    ),
+    "sd-scripts flux": (
+        *("optimizer_type", "model_prediction_type", "loss_type", "resize_interpolation", "save_model_as"),
+    ),
+    "musubi-tuner zimage": ("optimizer_type", "lr_scheduler", "timestep_sampling", "weighting_scheme"),
+}
+PAGE = Path(__file__).parents[3] / "docs" / "train.md"
+HEAD = "| config of | setting | refused | the same word elsewhere |\n|---|---|---|---|\n"
+
+
+def refused_table() -> str:
+    """Of each choice the values that the runner refuses, and which other trainers name them for a like setting."""
+    rows: list[str] = []
+    for name, keys in CHOICES.items():
+        trainer, process, tree = BASES[name]
+        schema = table(trainer)
+        run = run_of(trainer, tree)
+        assert run is not None
+        base = for_runner(run, schema)
+        of = dict(keys_of(schema, process))
+        for key in keys:
+            tried = [one for one in of[key].choices if not same(one, of[key].default)]
+            values = [
+                one for one in tried if outcome(run_of(trainer, put(tree, key, one)), base, schema, key) == "refused"
+            ]
+            assert values, key
+            elsewhere = {one: [t for t in takers(key.rpartition("/")[2], one) if t != trainer] for one in values}
+            others = "; ".join(f"`{one}`: {', '.join(found)}" for one, found in elsewhere.items() if found)
+            rows.append(
+                f"| {trainer} | `{key.replace('/0', '')}` | {', '.join(f'`{v}`' for v in values)} | {others} |"
+            )
+    return HEAD + "".join(f"{row}\n" for row in rows)
+
+
+def test_the_page_names_what_is_refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: package)
+    page, made = PAGE.read_text(encoding="utf-8"), refused_table()
+    before, head, after = page.partition(HEAD)
+    assert head
+    rows, _, rest = after.partition("\n\n")
+    if request.config.getoption("--golden"):
+        PAGE.write_text(f"{before}{made}\n{rest}", encoding="utf-8")
+        return
+    assert f"{head}{rows}\n" == made, "python -m pytest tests/doctor/trainers/test_every_key.py --golden"
