@@ -138,6 +138,8 @@ def settings(architecture: str, *, full: bool) -> Iterator[Setting]:
         for size, count, rank, again in FEWER:
             quantized = again and count == 1 and bool(family_of(architecture).quantized_blocks)
             yield Setting(architecture, "ai-toolkit", size, count, rank, quantized, again, controls[-1])
+        if family_of(architecture).own is not None:
+            yield from of_runner(architecture, controls[-1])
         return
     for size, count, rank, again in product((512, 1024, 1536), (1, 2), (16, 96), (True, False)):
         yield Setting(architecture, "ai-toolkit", size, count, rank, (rank > 16) == again, again, controls[-1])

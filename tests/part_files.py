@@ -157,6 +157,10 @@ def flux_command(options: Mapping[str, object]) -> str:
     return _command("flux_train_network.py", {"network_module": "networks.lora_flux", **LORA, **options})
 
 
+def sdxl_command(options: Mapping[str, object]) -> str:
+    return _command("sdxl_train_network.py", {"network_module": "networks.lora", **options})
+
+
 def zimage_command(options: Mapping[str, object]) -> str:
     return _command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **LORA, **options})
 

@@ -63,7 +63,7 @@ def memory_judged(family: Family) -> bool:
 def of_kohya(family: Family, trainer: str) -> list[str]:
     """What is judged in a trainer that has a file for each component."""
     of = family.kohya.get(trainer)
-    if of is None or family.transformer is None:
+    if of is None or family.transformer is None or not of.files:
         return []
     return ["files", "memory"] if of.memory and mined_tables(of.memory.steps) else ["files"]
 

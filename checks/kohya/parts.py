@@ -167,7 +167,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
         raise NotApplicable
     of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
     other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
-    expected = other if of_trainer is None else of_trainer.network_module
+    expected = other if of_trainer is None or not of_trainer.files else of_trainer.network_module
     module = run.setting("network_module")
     where, evidence = run.where("network_module"), {"pointer": run.pointer("network_module"), "new": expected}
     if module is None:

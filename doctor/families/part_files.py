@@ -39,7 +39,7 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
     kohya = family.kohya.get(run.trainer)
     if run.recipe.parts:
         return run.recipe.parts
-    if kohya is None:
+    if kohya is None or not kohya.files:
         options, when = _OF_ANY.get(run.trainer, ("", ""))
         first = options.split()[:1]
         return tuple(

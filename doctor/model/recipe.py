@@ -339,6 +339,7 @@ class Recipe:
     themselves. `controls_match`: control images get the size of the picture, not one of their own.
     `literal_captions`: [trigger] stands for nothing in them.
     `mask_padding`: the padding of prompts is masked; `latent_mean`: pictures are encoded without the VAE's noise.
+    `tells_crops`: a model that is told a picture's size is told that of the file and the crop, as sd-scripts does.
     """
 
     architecture: str | None = None
@@ -366,6 +367,7 @@ class Recipe:
     literal_captions: bool = False
     mask_padding: bool = False
     latent_mean: bool = False
+    tells_crops: bool = False
     network: Network = Network()
     optimizer: Optimizer = Optimizer()
     lr_scheduler: LrScheduler = LrScheduler()

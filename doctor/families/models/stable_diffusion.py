@@ -9,7 +9,7 @@ from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G
-from ..record import AiToolkit, Family, Fit, Loader, Memory, Tokenizer
+from ..record import AiToolkit, Family, Fit, Kohya, Loader, Memory, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 from .unet_names import sdxl_original_name
@@ -125,6 +125,11 @@ SDXL = replace(
             "network/all_layers": "training all layers",
         },
     ),
+    kohya={
+        "sd-scripts": Kohya(
+            script="sdxl_train_network", network_module="networks.lora", files={}, blocks=0, guidance=7.5
+        )
+    },
     runner=".sdxl",
 )
 # of one class; the first is what is trained

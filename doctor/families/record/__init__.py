@@ -285,6 +285,7 @@ class Kohya:
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
     of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured. `classes` are those of
     components of which its files have others than what is published. `taken`: zdoctor's runner takes its runs.
+    Without `files` the whole model is one folder or file, and what is in it is not judged.
     """
 
     script: str
@@ -400,7 +401,8 @@ class Family:
 
     def is_known_to(self, trainer: str) -> bool:
         """Whether it is said here how this trainer opens the files of such a model; of a plug-in's, as ai-toolkit."""
-        of_others = {"SimpleTuner": self.simpletuner, "sd-scripts": None, "musubi-tuner": None, **self.kohya}
+        kohya = {name: one for name, one in self.kohya.items() if one.files}
+        of_others = {"SimpleTuner": self.simpletuner, "sd-scripts": None, "musubi-tuner": None, **kohya}
         return of_others.get(trainer, self.loader) is not None
 
     def is_quantized(self, name: str) -> bool:

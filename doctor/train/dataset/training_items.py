@@ -121,6 +121,19 @@ class TrainingItem:
         return tuple(SeenImage(one, *sides_of(self.edits.seen, one.width / one.height)) for one in shown)
 
     @property
+    def told_sizes(self) -> tuple[int, ...]:
+        """Height and width of the whole picture, where its crop begins, height and width of that, as sd-scripts tells
+        them (get_crop_ltrb of library/train_util.py in 48d368fa): where the picture would begin in its bucket.
+        """
+        shape = self.picture.width / self.picture.height
+        wide, high = float(self.width), self.width / shape
+        if self.width / self.height > shape:
+            wide, high = self.height * shape, float(self.height)
+        left, top = (self.width - wide) // 2, (self.height - high) // 2
+        left += wide if self.flip_x else 0
+        return self.picture.height, self.picture.width, int(top), int(left), self.height, self.width
+
+    @property
     def crop(self) -> str:
         """The size, the mirroring, the place of the crop and the filter in one word, by which caches know it."""
         place = "" if self.place is None else f"@{self.place[0]:.4f},{self.place[1]:.4f}"

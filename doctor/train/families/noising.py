@@ -38,10 +38,6 @@ class Noising(Protocol):
         """What the loss of each sample counts for its ratio of signal to noise, b."""
         ...
 
-    def sigmas(self, t: Tensor) -> Tensor:
-        """How much noise there is to one part of signal, b."""
-        ...
-
 
 @dataclass(frozen=True)
 class FlowMatching:
@@ -59,9 +55,6 @@ class FlowMatching:
 
     def weights(self, loss: Loss, t: Tensor) -> Tensor:
         return torch.ones_like(t)
-
-    def sigmas(self, t: Tensor) -> Tensor:
-        return t / (1.0 - t + 1e-4)
 
 
 @dataclass(frozen=True)
@@ -93,9 +86,6 @@ class Diffusion:
             return torch.ones_like(ratio)
         bound = ratio.clamp(max=loss.min_snr_gamma)
         return bound / (ratio + 1.0 if self.velocity else ratio.clamp(min=1e-12))
-
-    def sigmas(self, t: Tensor) -> Tensor:
-        return self._ratio(t).rsqrt()
 
     def _ratio(self, t: Tensor) -> Tensor:
         """Signal to noise."""

@@ -217,7 +217,7 @@ class FlowMatchingLoss:
 
     def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
         prompts = [prompt_of(text, item) for text, item in zip(captions, batch.items, strict=True)]
-        return self.predict(batch.clean, batch.noise, batch.t, batch.controls, prompts)
+        return self.predict(batch.clean, batch.noise, batch.t, batch.controls, prompts, batch.items)
 
     def unweighted_losses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[TrainingItem]) -> Tensor:
         """Returns the unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of
@@ -225,7 +225,7 @@ class FlowMatchingLoss:
         """
         masks = with_mean_one([self.masks.get(item) for item in items]).to(self.device)
         prompts = [prompt_of(item.caption, item) for item in items]
-        guess = self.predict(clean, noise, t, self.controls(items), prompts)
+        guess = self.predict(clean, noise, t, self.controls(items), prompts, items)
         return sample_losses(self.loss, guess, self.noising.target(clean, noise, t).to(self.device), masks, t)
 
     def controls(self, items: Sequence[TrainingItem]) -> list[Tensor]:
@@ -234,10 +234,19 @@ class FlowMatchingLoss:
         return [torch.stack([self.latents.get(one) for one in place]) for place in places]
 
     def predict(
-        self, clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], prompts: Sequence[Prompt]
+        self,
+        clean: Tensor,
+        noise: Tensor,
+        t: Tensor,
+        controls: Sequence[Tensor],
+        prompts: Sequence[Prompt],
+        items: Sequence[TrainingItem] = (),
     ) -> Tensor:
         """Returns what the model answers, float32, b x c x h x w."""
         texts = self.texts.of(prompts)
+        if self.recipe.tells_crops:
+            sizes = (torch.tensor(item.told_sizes) for item in items)
+            texts = [{**text, "sizes": one} for text, one in zip(texts, sizes, strict=True)]
         noisy = self.noising.noisy(clean, noise, t).to(self.device, self.dtype)
         return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, controls)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from ...configs.refused import Reason
@@ -27,8 +28,9 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 }
 # The words that each of these has for itself.
 _OWN_WORDS = {"lokr": ("factor",), "oft": ("enable_all_linear",)}
-# Without effect: there is no convolution in these models.
-_HARMLESS = ("verbose", "conv_dim", "conv_alpha")
+# Without effect where there is no convolution.
+_CONV = ("conv_dim", "conv_alpha")
+_HARMLESS = ("verbose", *_CONV)
 _OFF = ("split_qkv", "train_t5xxl")
 DROPOUTS = ("rank_dropout", "module_dropout")
 _RATIOS = ("loraplus_unet_lr_ratio", "loraplus_lr_ratio")
@@ -41,7 +43,57 @@ _INDICES = {kind: f"train_{kind}_block_indices" for kind in _KINDS}
 _MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
 
 
+# Of a UNet: what a LoRA covers there, and with conv_dim.
+_ATTENTION, _ALL = r"^(?!.*\.attentions\.)", r"^(?!.*\.(?:attentions|resnets|downsamplers|upsamplers)\.)"
+
+
+def of_unet(run: Run) -> bool:
+    return family_of(run.recipe.architecture).convolves
+
+
+def _refused_of_unet(run: Run, w: Written) -> Iterator[Reason]:
+    module, words = w.text("network_module"), w.pairs("network_args")
+    if module != SCRIPTS[run.process_type]:
+        wanted = SCRIPTS[run.process_type]
+        yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
+    if not w.flag(_ONLY):
+        yield _ONLY, "Training both CLIPs of SDXL is not supported; write network_train_unet_only"
+    for name, value in words.items():
+        if name not in (*_HARMLESS, *DROPOUTS, *_RATIOS):
+            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
+        elif name in DROPOUTS and not _share(value):
+            yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
+        elif name in _CONV and not re.fullmatch(r"\d+(?:\.\d+)?" if name == _CONV[1] else r"\d+", value):
+            yield "network_args", f"network_args {name}={value} is no number from 0"
+    try:
+        plus_of(words)
+    except ValueError:
+        yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
+
+
+def _network_of_unet(run: Run, w: Written) -> Network:
+    network, words = run.recipe.network, w.pairs("network_args")
+    alpha, windows = network.alpha or float(network.rank), int(words.get(_CONV[0], 0))
+    return replace(
+        network,
+        type="lora",
+        alpha=alpha,
+        scale=alpha / network.rank if network.rank else 1.0,
+        lora_plus_ratio=plus_of(words),
+        dropout=w.number("network_dropout"),
+        rank_dropout=float(words.get("rank_dropout", 0)),
+        module_dropout=float(words.get("module_dropout", 0)),
+        excluded=_ALL if windows else _ATTENTION,
+        conv_rank=windows,
+        conv_scale=float(words.get(_CONV[1], 1)) / windows if windows else 1.0,
+        initial_weights=w.text("network_weights"),
+    )
+
+
 def refused_network(run: Run, w: Written) -> Iterator[Reason]:
+    if of_unet(run):
+        yield from _refused_of_unet(run, w)
+        return
     taken = (SCRIPTS[run.process_type], *MODULES[run.trainer])
     module, kind = w.text("network_module"), _kind(run, w)
     if module not in taken:
@@ -143,6 +195,8 @@ def plus_of(words: Mapping[str, str], names: tuple[str, ...] = _RATIOS) -> float
 
 def network_of(run: Run, w: Written) -> Network:
     """The network as the runner takes it."""
+    if of_unet(run):
+        return _network_of_unet(run, w)
     network = run.recipe.network
     words = w.pairs("network_args")
     alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank

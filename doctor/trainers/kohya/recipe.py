@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...configs.refused import Reason, converted, raise_unsupported, said
@@ -17,11 +18,18 @@ from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import refused_sets, with_sets
 from .names import METADATA, WITHOUT_EFFECT
-from .network import SCRIPTS, network_of, refused_network, text_rates
+from .network import SCRIPTS, network_of, of_unet, refused_network, text_rates
 from .optimizer import OPTIMIZERS, PROCESSES, optimizer_of, rates_of, refused_rates
 from .read import of_dataset
 from .starts import PARSED
 from .timesteps import noise_of, refused_noise
+
+# One file that holds the whole model.
+SINGLE = (
+    "A model that is a single file is not opened, only a folder as diffusers has it. Type: python -c "
+    '"from diffusers import StableDiffusionXLPipeline as P; '
+    'P.from_single_file({file!r}).save_pretrained({folder!r})" and name {folder}'
+)
 
 
 def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
@@ -36,7 +44,7 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
         raise_unsupported(
             [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
         )
-    return with_parts(made, run)
+    return with_parts(made, run) if family_of(run.recipe.architecture).kohya[run.trainer].files else made
 
 
 def _is_without_effect(key: str) -> bool:
@@ -64,12 +72,18 @@ def _script(run: Run) -> Iterator[Reason]:
 
 
 def _model(run: Run, w: Written) -> Iterator[Reason]:
-    guided = family_of(run.recipe.architecture).guided or run.trainer != "sd-scripts"
+    guided = family_of(run.recipe.architecture).guided or run.trainer != "sd-scripts" or of_unet(run)
     if not guided and (w.number("guidance_scale", default=3.5) != 0 or not w.flag("apply_t5_attn_mask")):
         yield (
             "guidance_scale",
             "Chroma is trained with apply_t5_attn_mask and guidance_scale 0 (unwritten it is 3.5); write both",
         )
+    if of_unet(run):
+        base, written = run.recipe.base_model or "", w.text("vae")
+        if base.lower().endswith((".safetensors", ".ckpt")):
+            yield "base_model", SINGLE.format(file=base, folder=re.sub(r"\.\w+$", "", base))
+        if written:
+            yield "vae", "A VAE from a file of its own is not supported; put it into the model's folder"
     weights, factors = w.raw("base_weights"), w.raw("base_weights_multiplier")
     several = isinstance(weights, list) and len(weights) > 1
     own = family_of(run.recipe.architecture).own
@@ -100,7 +114,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     recipe = run.recipe
     of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
     epochs, swapped = w.whole("max_train_epochs"), w.whole("blocks_to_swap")
-    share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None else 38))
+    share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None and of_trainer.blocks else 38))
     painted, at_first = w.whole("sample_every_n_epochs"), w.flag("sample_at_first")
     network = network_of(run, w)
     text_quantization = recipe.precision.text_encoder_quantization if run.trainer == "musubi-tuner" else None
@@ -124,6 +138,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
                 "literal_captions": True,
                 "mask_padding": w.flag("apply_t5_attn_mask"),
                 "latent_mean": of_trainer is not None and of_trainer.mode,
+                "tells_crops": of_unet(run),
                 "network": network,
                 "checkpoints.push_to": w.text("huggingface_repo_id"),
                 "checkpoints.push_private": w.text("huggingface_repo_visibility") != "public",
@@ -165,17 +180,18 @@ def differences(run: Run, w: Written) -> Iterator[str]:
     family = family_of(recipe.architecture)
     fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
     yield f"all files of the run lie in {joined(run.output_folder or '', run.name)}"
-    yield f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights"
+    if not of_unet(run):  # whose names and alphas are kohya's
+        yield f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights"
     yield "pictures are turned as their EXIF data say"
     if musubi and recipe.timestep_sampling.type != "sigma":
         yield "the model is told the noise level that it gets (musubi-tuner: 0.001 more)"
-    if not musubi and recipe.precision.dtype == "bf16":
+    if not musubi and recipe.precision.dtype == "bf16" and not of_unet(run):
         yield "the model is told the noise level that it gets (sd-scripts: rounded to bfloat16, up to 0.004 off)"
     if family.memory is not None and (padding := family.memory.padding) > 1:
         yield f"prompts and pictures are filled up to multiples of {padding} tokens, as the model was published"
     if not (musubi or w.flag("cache_latents") or w.flag("cache_latents_to_disk")):
         yield "each picture is encoded once (sd-scripts without cache_latents: anew for every step)"
-    if any(class_name == "CLIPTextModel" for class_name, _ in family.published.values()):
+    if not of_unet(run) and any(name == "CLIPTextModel" for name, _ in family.published.values()):
         yield f"CLIP computes with quick_gelu, as it was trained ({run.trainer}: gelu)"
     yield from _of_texts(run, w)
     if recipe.adapter:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...configs.refused import Reason, one_of
 from ...configs.written import Written
+from ...families import family_of
 from ...model import Run
 from ...model.recipe import TimestepDensity
 from ...model.record import replace
@@ -23,7 +24,42 @@ _LOSSES = {"l2": "mse", "l1": "mae", "huber": "huber", "smooth_l1": "smooth_l1"}
 _HUBER = ("huber", "smooth_l1")
 
 
+# What the scripts of Stable Diffusion look at, and the runner does not have.
+_LACKING = (
+    *("adaptive_noise_scale", "debiased_estimation_loss", "ip_noise_gamma", "multires_noise_iterations"),
+    *("noise_offset_random_strength", "scale_v_pred_loss_like_noise_pred", "v2", "v_pred_like_loss"),
+    "weighted_captions",
+)
+_TOKENS = 75
+
+
+def _refused_loss(run: Run, w: Written) -> Iterator[Reason]:
+    loss = w.text("loss_type", default="l2")
+    yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
+    schedule, known = w.text("huber_schedule", default="snr"), ("constant", "exponential")
+    if loss in _HUBER:  # sd-scripts stops on snr, its default, for a model of flow matching
+        at = "huber_schedule" if w.has("huber_schedule") else "loss_type"
+        yield from one_of(at, "huber_schedule", schedule, known, " or ".join(known))
+        if not w.number("huber_c", default=0.1) > 0:
+            yield "huber_c", "huber_c must be a number above 0"
+
+
+def _refused_of_diffusion(run: Run, w: Written) -> Iterator[Reason]:
+    for name in _LACKING:
+        if w.raw(name):
+            yield name, f"{name} is not supported; sd-scripts has it"
+    if w.whole("max_token_length", default=_TOKENS) != _TOKENS:
+        yield "max_token_length", f"Another max_token_length than {_TOKENS} is not supported; sd-scripts has it"
+    yield from _refused_loss(run, w)
+    low, high = w.whole("min_timestep"), w.whole("max_timestep", default=1000)
+    if not 0 <= low < high <= 1000:
+        yield "min_timestep", "min_timestep and max_timestep must be from 0 to 1000, the smaller one first"
+
+
 def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
+    if family_of(run.recipe.architecture).diffuses:
+        yield from _refused_of_diffusion(run, w)
+        return
     sampling = run.recipe.timestep_sampling.type
     yield from one_of("timestep_type", "timestep_sampling", sampling, _SAMPLINGS, ", ".join(_SAMPLINGS))
     if run.trainer == "sd-scripts":
@@ -35,14 +71,7 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
                 f"model_prediction_type {kind}{default} compares a guess of the picture with the way to it, which "
                 "trains noise; write raw",
             )
-        loss = w.text("loss_type", default="l2")
-        yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
-        schedule, known = w.text("huber_schedule", default="snr"), ("constant", "exponential")
-        if loss in _HUBER:  # sd-scripts stops on snr, its default, for a model of flow matching
-            at = "huber_schedule" if w.has("huber_schedule") else "loss_type"
-            yield from one_of(at, "huber_schedule", schedule, known, " or ".join(known))
-            if not w.number("huber_c", default=0.1) > 0:
-                yield "huber_c", "huber_c must be a number above 0"
+        yield from _refused_loss(run, w)
     elif w.text("weighting_scheme", default="none") in ("sigma_sqrt", "cosmap"):
         yield "weighting_scheme", f"weighting_scheme {w.text('weighting_scheme', default='')} is not supported"
     low, high = _range(run, w)
@@ -52,7 +81,16 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
 
 def noise_of(run: Run, w: Written) -> dict[str, Any]:
     """The fields of the timestep sampling and of the loss."""
+    of_diffusion: dict[str, Any] = {}
+    if family_of(run.recipe.architecture).diffuses:
+        of_diffusion = {
+            "loss.min_snr_gamma": w.number("min_snr_gamma"),
+            "loss.noise_offset": w.number("noise_offset"),
+            "loss.prediction": "v_prediction" * w.flag("v_parameterization"),
+            "loss.zero_terminal_snr": w.flag("zero_terminal_snr"),
+        }
     return {
+        **of_diffusion,
         "timestep_type": "drawn",
         "timestep_sampling.density": _density(run, w),
         "loss_type": _LOSSES.get(w.text("loss_type", default="l2"), run.recipe.loss.type),
@@ -68,6 +106,9 @@ def noise_of(run: Run, w: Written) -> dict[str, Any]:
 
 def _density(run: Run, w: Written) -> TimestepDensity:
     """How noise levels are drawn."""
+    if family_of(run.recipe.architecture).diffuses:  # of the whole timesteps, each alike
+        low, high = w.number("min_timestep"), w.number("max_timestep", default=1000.0)
+        return TimestepDensity(low=low / 1000, high=high / 1000)
     sampling = run.recipe.timestep_sampling.type
     low, high = _range(run, w)
     cut = w.flag("preserve_distribution_shape") and sampling != "sigma"

@@ -10,7 +10,8 @@ import pytest
 from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
-from zdoctor.tests.part_files import flux_command, zimage_command
+from zdoctor.tests.part_files import flux_command, sdxl_command, zimage_command
+from zdoctor.tests.sdxl import trainable_sdxl
 
 from . import parts as made
 
@@ -106,6 +107,35 @@ def test_chroma_by_sd_scripts(here: Path, chroma: Path, capsys: pytest.CaptureFi
     keys = trained(flux_command({**PLAIN, **options, "guidance_scale": 0}), capsys)
     assert len(keys) == 2 * (2 * 12 + 2 * 5)
     assert "transformer.single_transformer_blocks.1.proj_mlp.lora_A.weight" in keys
+
+
+def test_sdxl_by_sd_scripts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a folder, with what sd-scripts tells the UNet of sizes; what it has and the runner has not is refused."""
+    model = trainable_sdxl(here / "model", (1, 2, 10))
+    options = {
+        "pretrained_model_name_or_path": model,
+        "min_snr_gamma": 5,
+        "noise_offset": 0.05,
+        "network_dim": 4,
+        "network_alpha": 2,
+        "network_args": ["conv_dim=2", "conv_alpha=1"],
+    }
+    sets(
+        "[[datasets]]\nresolution = 64\nbatch_size = 2\nenable_bucket = true\nbucket_reso_steps = 32\n"
+        'min_bucket_reso = 32\n[[datasets.subsets]]\nimage_dir = "data"\ncaption_extension = ".txt"\n'
+    )
+    lacking = {"multires_noise_iterations": 6, "max_token_length": 225, "v_pred_like_loss": 0.5}
+    Path("train.sh").write_text(sdxl_command({**PLAIN, **options, **lacking}))
+    assert main(["train", "train.sh"]) == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in (*lacking, "network_train_unet_only"))
+    options["network_train_unet_only"] = True
+    Path("train.sh").write_text(sdxl_command({**PLAIN, **options, "pretrained_model_name_or_path": "xl.safetensors"}))
+    assert main(["train", "train.sh"]) == 2 and "from_single_file('xl.safetensors')" in capsys.readouterr().err
+    keys = trained(sdxl_command({**PLAIN, **options}), capsys)
+    name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
+    assert {f"{name}.lora_down.weight", f"{name}.alpha", "lora_unet_input_blocks_1_0_in_layers_2.alpha"} <= set(keys)
+    assert not any("time_embed" in key or "input_blocks_0_" in key for key in keys)
 
 
 def test_zimage_by_musubi_tuner(here: Path, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import Loss, SamplePrompt
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
+from zdoctor.doctor.train.dataset.images import DatasetImage
+from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.families import scheduler_config, scheduler_of
 from zdoctor.doctor.train.families import sdxl as family
 from zdoctor.doctor.train.families.noising import Diffusion, noising_of, timesteps
@@ -246,3 +248,25 @@ def test_it_goes_on_bit_for_bit(sdxl: Path, circles: Path, tmp_path: Path) -> No
     went_on = go(whole, sdxl, circles, tmp_path / "halted")
     one, other = load_file(straight.lora), load_file(went_on.lora)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "picture", "mirrored", "crop"),
+    [
+        ((64, 96), (160, 128), False, (22, 0)),
+        ((832, 1216), (800, 1200), False, (0, 10)),
+        ((832, 1216), (800, 1200), True, (0, 820)),
+        ((1216, 832), (1000, 1000), True, (0, 1024)),
+    ],
+)
+def test_sizes_are_told_as_sd_scripts_tells_them(
+    bucket: tuple[int, int], picture: tuple[int, int], mirrored: bool, crop: tuple[int, int]
+) -> None:
+    """The numbers are those of its get_crop_ltrb; a mirrored picture begins at its other side."""
+    item = TrainingItem(DatasetImage(Path(), *picture, "", ""), *bucket, "", "", 0.0, flip_x=mirrored)
+    assert item.told_sizes == (*picture[::-1], *crop, *bucket[::-1])
+
+
+def test_a_crop_that_is_told_is_heard(sdxl: Path, circles: Path, tmp_path: Path) -> None:
+    one, other = (go(run_of(steps=2, tells_crops=tells), sdxl, circles, tmp_path / str(tells)) for tells in (0, 1))
+    assert one.losses[0] != other.losses[0]
