@@ -130,7 +130,7 @@ class TrainingItem:
         if self.width / self.height > shape:
             wide, high = self.height * shape, float(self.height)
         left, top = (self.width - wide) // 2, (self.height - high) // 2
-        left += wide if self.flip_x else 0
+        left = self.width - (left + wide) if self.flip_x else left
         return self.picture.height, self.picture.width, int(top), int(left), self.height, self.width
 
     @property
