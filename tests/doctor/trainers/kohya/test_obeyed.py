@@ -182,5 +182,5 @@ def test_what_differs_is_said() -> None:
 def test_other_scripts_and_lone_datasets_are_refused() -> None:
     alone = read_config("m.toml", toml(MUSUBI_SET).replace("image", "[[datasets]]\nimage", 1).encode(), {}).runs[0]
     assert "holds datasets only" in said(alone)
-    command = b"python sdxl_train_network.py --network_module networks.lora"
-    assert "sdxl_train_network are not supported" in said(read_config("t.sh", command, {}).runs[0])
+    command = b"python sd3_train_network.py --network_module networks.lora"
+    assert "sd3_train_network are not supported" in said(read_config("t.sh", command, {}).runs[0])
