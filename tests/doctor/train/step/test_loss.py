@@ -102,8 +102,8 @@ def test_guidance_loss_moves_the_target_away_from_the_blank_prompt(
     said: list[tuple[Any, torch.Tensor]] = []
     real = made.objective.predict
 
-    def watched(clean: Any, noise: Any, t: Any, control: Any, captions: Any) -> torch.Tensor:
-        said.append((captions, real(clean, noise, t, control, captions)))
+    def watched(clean: Any, noise: Any, t: Any, control: Any, captions: Any, items: Any) -> torch.Tensor:
+        said.append((captions, real(clean, noise, t, control, captions, items)))
         said.append((clean, noise))
         return said[-2][1]
 

@@ -75,10 +75,15 @@ def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch
     real = made.objective.predict
 
     def watched(
-        clean: Tensor, noise: Tensor, t: Tensor, controls: Sequence[Tensor], captions: Sequence[str]
+        clean: Tensor,
+        noise: Tensor,
+        t: Tensor,
+        controls: Sequence[Tensor],
+        captions: Sequence[str],
+        items: Sequence[TrainingItem],
     ) -> Tensor:
         seen.append((clean, noise, t))
-        return real(clean, noise, t, controls, captions)
+        return real(clean, noise, t, controls, captions, items)
 
     with monkeypatch.context() as patch:
         patch.setattr(made.objective, "predict", watched)
