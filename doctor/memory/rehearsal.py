@@ -45,7 +45,7 @@ class Question:
 def question_of(case: Case) -> Question | Unknown:
     """The step of the largest picture; Unknown for what cannot be rehearsed."""
     recipe, family = case.recipe, family_of(case.recipe.architecture)
-    if case.sizes.of_kohya is not None:
+    if case.sizes.of_trainer:
         return Unknown("its transformer is of a class of the trainer's own, which is not rehearsed")
     kind = TITLES.get(recipe.network.type, "LoRA")
     if kind in ("LoKr", "OFT"):

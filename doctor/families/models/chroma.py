@@ -9,7 +9,7 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..flux.record import FLUX
 from ..flux.tensors import flux_original_name
-from ..record import AiToolkit, Family, Fit, KohyaMemory, Loader, Memory, Origin, Tokenizer
+from ..record import AiToolkit, Family, Fit, Flavour, KohyaMemory, Loader, Memory, Origin, SimpleTuner, Tokenizer
 from ..record.block_swap import halves
 from ..record.mined import mined_class
 
@@ -154,7 +154,19 @@ IN_DIFFUSERS = replace(
         ),
     ),
     ai_toolkit=CHROMA.ai_toolkit,
-    simpletuner=None,
+    # simpletuner/helpers/models/chroma/model.py (bc8e6ab7); how ours would train its runs was not looked into
+    simpletuner=SimpleTuner(
+        family="chroma",
+        flavours={
+            "base": Flavour(_BASE),
+            "hd": Flavour(_HD),
+            "flash": Flavour("lodestones/Chroma1-Flash"),
+        },
+        default="base",
+        linears=("to_k", "to_q", "to_v", "to_out.0", "to_qkv"),
+        taken=False,
+        segments="apart",
+    ),
     kohya={},
     runner=".chroma",
 )
