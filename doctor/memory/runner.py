@@ -32,7 +32,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     width = width_of(case)
     weights = runner_weights(case)
     transformer = case.here(weights)
-    held = {"transformer": transformer, **case.network, **trained_text(recipe, width, _of_linears(case))}
+    held = {"transformer": transformer, **case.network, **trained_text(case, width, _of_linears(case))}
     if recipe.adapter and case.samples:
         held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
@@ -50,7 +50,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     yield Phase(
         "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
     )
-    step = {**held, **case.step(), **trained_text_step(recipe, width)}
+    step = {**held, **case.step(), **trained_text_step(case, width)}
     if in_full:
         step["attention scores"] = case.scores(sum(case.tokens), recipe.batch_size)
     if mapped and _keeps_matrices(case):

@@ -32,7 +32,7 @@ class Sizes:
     `linears` are the shapes of the layers that a LoRA may cover, by their names; `lists` are the blocks that
     backward goes through, and `steps` what they hold; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
-    numbers, which are stored in `text_stored` bytes each. Of a trainer that swaps blocks `swaps` says how, of the
+    numbers, which are stored in `text_stored` bytes each; `encoders` are the tensors of each. Of a trainer that swaps blocks `swaps` says how, of the
     `swapped` lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
     With `of_trainer` the steps are of the trainer's own class, in its own ways.
     """
@@ -56,6 +56,7 @@ class Sizes:
     encode: float
     decode: float
     stored: int
+    encoders: Mapping[str, Mapping[str, tuple[int, ...]]]
     assumed: str = ""
     of_kohya: KohyaMemory | None = None
     of_trainer: bool = False
@@ -171,6 +172,7 @@ def _sizes(
         encode=of_vae[0] * first / 128,
         decode=of_vae[1] * first / 128,
         stored=_stored_width(transformer),
+        encoders=encoders,
         assumed="parts that are not on this machine taken as published" if guessed else "",
         of_kohya=of_kohya,
         of_trainer=bool(of_trainer),

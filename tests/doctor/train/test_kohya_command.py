@@ -78,6 +78,13 @@ def test_numbered_folders_epochs_and_samples(
     assert main(["train", "oft.sh"]) == 0 and "Finished: 3 steps." in capsys.readouterr().out
     blocks = load_file(here / "out" / "turned" / "turned.safetensors")
     assert blocks and all(".attn." in key and key.endswith(".oft_blocks") for key in blocks)
+    both = {"network_train_unet_only": None, "network_args": ["train_t5xxl=True"], "text_encoder_lr": [1e-3, 1e-4]}
+    Path("text.sh").write_text(flux_command({**options, **both, **short, "output_name": "text"}))
+    assert main(["train", "text.sh"]) == 0, capsys.readouterr()
+    said = capsys.readouterr().out
+    assert "Finished: 3 steps." in said and "the LoRA of T5 is in the same file" in said
+    trained = {key.partition(".")[0] for key in load_file(here / "out" / "text" / "text.safetensors")}
+    assert trained == {"transformer", "text_encoder", "text_encoders"}
 
 
 def test_a_config_file_of_musubi(here: Path, tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
