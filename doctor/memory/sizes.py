@@ -32,7 +32,8 @@ class Sizes:
     `linears` are the shapes of the layers that a LoRA may cover, by their names; `lists` are the blocks that
     backward goes through, and `steps` what they hold; `block` are the numbers
     in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
-    numbers, which are stored in `text_stored` bytes each; `encoders` are the tensors of each. Of a trainer that swaps blocks `swaps` says how, of the
+    numbers, which are stored in `text_stored` bytes each; `encoders` are the tensors of each.
+    Of a trainer that swaps blocks `swaps` says how, of the
     `swapped` lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
     With `of_trainer` the steps are of the trainer's own class, in its own ways.
     """
