@@ -1,10 +1,11 @@
 """A training step by ai-toolkit's own code, beside the runner's with the same weights, in float32.
 
-    python benchmarks/ai_toolkit_step.py CHECKOUT flux2|flux2_dev|chroma
+    python benchmarks/ai_toolkit_step.py CHECKOUT flux2|flux2_dev|chroma|qwen_image_edit_plus
 
 Tiny random weights; ai-toolkit's class, its way of packing and of unpacking, and its loss. Prints how far
 predictions, losses and the gradients of all weights are apart, relative to the largest. Needs
-einops beside the train extra.
+einops beside the train extra. Of Qwen-Image-Edit-Plus ai-toolkit's class is diffusers' own; its method that
+packs pictures with their control images is called, and what that file imports besides is made up.
 """
 
 from __future__ import annotations
@@ -12,28 +13,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from itertools import accumulate, pairwise
 from pathlib import Path
-from types import ModuleType
+from tempfile import TemporaryDirectory
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from zdoctor.doctor.families import classes
 from zdoctor.doctor.families.record.single_file import original_parts
-from zdoctor.doctor.train.families import FamilyModule, chroma, flux2, packed, unpacked
+from zdoctor.doctor.train.components.vae import VaeFiles
+from zdoctor.doctor.train.families import FamilyModule, chroma, flux2, packed, qwen_image_edit_plus, unpacked
 from zdoctor.tests import chroma as tiny_chroma
 from zdoctor.tests import flux2 as tiny_flux2
+from zdoctor.tests import qwen_image as tiny_qwen
 
 
 class Batch(NamedTuple):
-    """What a step is made of: a text of each picture, by its states."""
+    """What a step is made of: a text of each picture, by its states, and control images of b x 3 x h x w pixels."""
 
     clean: Tensor
     noise: Tensor
     t: Tensor
     states: Sequence[Tensor]
+    controls: Sequence[Tensor] = ()
 
     @property
     def noisy(self) -> Tensor:
@@ -49,6 +57,8 @@ class Compared(NamedTuple):
     theirs: Any
     answer: Callable[[Any, Batch], Tensor]
     tokens: Sequence[int]
+    encode: Callable[[Tensor], Tensor] = torch.clone
+    controls: Sequence[tuple[int, int]] = ()
 
 
 GUIDANCE = 3.5
@@ -115,18 +125,63 @@ def of_chroma() -> Compared:
     return Compared(chroma, ours, model.Chroma(params), answer, (7, 7))
 
 
+class MadeUp(MetaPathFinder, Loader):
+    """Modules of packages that are not here, with a class of any name that is asked for."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in ("toolkit", "optimum"):
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = lambda name: type(name, (), {})
+
+
+def of_qwen_image_edit_plus() -> Compared:
+    """With two control images of the size that it makes of them itself, and prompts of unlike lengths."""
+    sys.meta_path.append(MadeUp())
+    model = import_module("qwen_image.qwen_image_edit_plus").QwenImageEditPlusModel
+    with TemporaryDirectory() as folder:
+        place = tiny_qwen.trainable_qwen_image_edit(Path(folder) / "model") / "vae"
+        vae = VaeFiles(place, "AutoencoderKLQwenImage").load(torch.device("cpu"))
+
+    def answer(theirs: Any, batch: Batch) -> Tensor:
+        made = SimpleNamespace(
+            vae=vae.model,
+            device_torch=torch.device("cpu"),
+            torch_dtype=torch.float32,
+            model_config=SimpleNamespace(model_kwargs={"match_target_res": True}),
+            pipeline=SimpleNamespace(vae_scale_factor=8),
+            transformer=theirs,
+            encode_images=lambda images, **_: vae.encode(images),  # it would draw from what the VAE gives
+        )
+        given = SimpleNamespace(control_tensor=None, control_tensor_list=list(zip(*batch.controls, strict=True)))
+        text = SimpleNamespace(
+            text_embeds=pad_sequence(list(batch.states), batch_first=True),
+            attention_mask=pad_sequence([torch.ones(len(one)) for one in batch.states], batch_first=True),
+        )
+        found: Tensor = model.get_noise_prediction(made, batch.noisy, batch.t * 1000, text, batch=given)
+        return found
+
+    ours, theirs = (tiny_qwen.QwenImageTransformer2DModel(**tiny_qwen.TINY) for _ in range(2))
+    sizes = ((64, 64), (96, 32))
+    return Compared(qwen_image_edit_plus, ours, theirs, answer, (5, 9), lambda one: vae.encode(one * 2 - 1), sizes)
+
+
 FAMILIES: Mapping[str, Callable[[], Compared]] = {
     "flux2": of_flux2,
     "flux2_dev": lambda: of_flux2(guided=True),
     "chroma": of_chroma,
+    "qwen_image_edit_plus": of_qwen_image_edit_plus,
 }
 
 
 def main(checkout: Path, name: str) -> None:
     sys.modules.setdefault("torchvision", ModuleType("torchvision"))  # for pictures from files alone
-    sys.path.insert(0, str(checkout / "extensions_built_in" / "diffusion_models" / name.removesuffix("_dev")))
+    models = checkout / "extensions_built_in" / "diffusion_models"
+    sys.path[:0] = [str(models), str(models / name.removesuffix("_dev"))]
     torch.manual_seed(0)
-    family, ours, theirs, answer, tokens = FAMILIES[name]()
+    family, ours, theirs, answer, tokens, encode, sizes = FAMILIES[name]()
     for value in theirs.parameters():
         value.data.normal_(std=value.shape[-1] ** -0.5)
     kind = classes()[type(ours).__name__]
@@ -140,9 +195,11 @@ def main(checkout: Path, name: str) -> None:
     ours.load_state_dict(given)
 
     noises = [torch.randn(2, 4, 8, 6) for _ in range(2)]
-    batch = Batch(noises[0], noises[1], torch.tensor([0.3, 0.85]), [torch.randn(count, 24) for count in tokens])
+    states, controls = [torch.randn(count, 24) for count in tokens], [torch.rand(2, 3, *size) for size in sizes]
+    batch = Batch(noises[0], noises[1], torch.tensor([0.3, 0.85]), states, controls)
+    texts, seen = [{"states": one} for one in states], [encode(one) for one in controls]
     guesses = (
-        family.predict(ours, batch.noisy, batch.t, [{"states": one} for one in batch.states], GUIDANCE),
+        family.predict(ours, batch.noisy, batch.t, texts, GUIDANCE, seen),
         answer(theirs, batch),
     )
     losses = [(guess - (batch.noise - batch.clean)).square().mean() for guess in guesses]

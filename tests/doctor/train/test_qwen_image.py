@@ -10,19 +10,15 @@ import pytest
 import torch
 from diffusers.pipelines.qwenimage.pipeline_qwenimage import QwenImagePipeline
 from PIL import Image
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.families import packed, scheduler_of
 from zdoctor.doctor.train.families import qwen_image as family
-from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
-from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
-from .patient import go, run_with
+from .patient import run_with
 from .pipelines import embedded_by, pipeline_of
 
 CPU = torch.device("cpu")
@@ -117,51 +113,3 @@ def pipeline_latent(pipe: Any, guidance: float, kind: str) -> Any:
         latents=packed(noise),
         output_type=kind,
     ).images
-
-
-def test_the_lora_in_the_real_pipeline_is_the_trained_model(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
-    run = run_with(architecture="qwen_image", steps=6, quantization=None)
-    result = go(run, qwen_image, circles, tmp_path / "out")
-    with safe_open(result.lora, framework="pt") as file:
-        assert file.metadata()["ss_base_model_version"] == "qwen_image"
-    tensors = load_file(result.lora)
-    assert len(tensors) == 2 * 3 * 14
-    assert "diffusion_model.transformer_blocks.0.attn.add_q_proj.lora_A.weight" in tensors
-
-    model = build_empty_transformer(qwen_image / "transformer")
-    fill_transformer(
-        model, qwen_image / "transformer", quantization="none", adapter={}, dtype=torch.float32, device=CPU
-    )
-    network = add_network(model, lora_targets(model), RUN.recipe.network, 0)
-    for key, parameter in trainable_parameters(network, family.RECORD.lora_prefix).items():
-        parameter.data.copy_(tensors[key])
-    prompt, negative = embedded(qwen_image, tmp_path / "cache", PROMPT.prompt, "watercolor, no text")
-    ours = sampled(model, qwen_image, prompt, negative, 4.0)
-    pipe = pipeline(qwen_image)
-    before = pipeline_latent(pipe, 4.0, "latent")
-    pipe.load_lora_weights(result.lora)
-    after = pipeline_latent(pipe, 4.0, "latent")
-    assert (after - before).abs().max() > 1e-2
-    torch.testing.assert_close(packed(ours), after, rtol=1e-4, atol=1e-4)
-
-
-def test_checkpointed_blocks_give_the_same_gradients(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
-    losses = [
-        go(
-            run_with(architecture="qwen_image", steps=4, gradient_checkpointing=wanted),
-            qwen_image,
-            circles,
-            tmp_path / str(wanted),
-        ).losses
-        for wanted in (True, False)
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
-def test_it_goes_on_bit_for_bit(qwen_image: Path, circles: Path, tmp_path: Path) -> None:
-    whole = run_with(architecture="qwen_image", steps=4)
-    straight = go(whole, qwen_image, circles, tmp_path / "straight")
-    go(run_with(architecture="qwen_image", steps=2), qwen_image, circles, tmp_path / "halted")
-    went_on = go(whole, qwen_image, circles, tmp_path / "halted")
-    one, other = load_file(straight.lora), load_file(went_on.lora)
-    assert all(torch.equal(one[name], other[name]) for name in one)
