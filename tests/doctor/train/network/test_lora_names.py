@@ -8,12 +8,17 @@ of its map followed by one of the endings; without an alpha the product counts o
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from zdoctor.doctor.families.models.stable_diffusion import SDXL
 from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train.families import family_of
-from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
+from zdoctor.doctor.train.network.lora import add_network, as_saved, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
+from zdoctor.tests.sdxl import trainable_sdxl
 
 from ..patient import run_with, written
 
@@ -115,3 +120,34 @@ def expected_by_ai_toolkit(module: str, run: Run) -> set[str]:
     name = f"transformer.{module}".replace(".", "$$")
     endings = {"lora_down.weight", "lora_up.weight"} if run.recipe.network.type == "lora" else ENDINGS["lokr"]
     return {f"{name}.{ending}" for ending in endings}
+
+
+def comfyui_of_sdxl() -> set[str]:
+    """The modules of ComfyUI's UNet of SDXL that a LoRA may change: by comfy/utils.py's unet_to_diffusers."""
+    blocks = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k", "attn2.to_v")
+    inside = ("proj_in", "proj_out"), (*blocks, "attn2.to_out.0", "ff.net.0.proj", "ff.net.2")
+    resnet = ("in_layers.2", "emb_layers.1", "out_layers.3")
+    found = {"input_blocks.0.0", "out.2", "time_embed.0", "time_embed.2", "label_emb.0.0", "label_emb.0.2"}
+    found |= {f"{place}.skip_connection" for place in ("input_blocks.4.0", "input_blocks.7.0")}
+    found |= {f"output_blocks.{n}.0.skip_connection" for n in range(9)}
+    found |= {"input_blocks.3.0.op", "input_blocks.6.0.op", "output_blocks.2.2.conv", "output_blocks.5.2.conv"}
+    resnets = (*(f"input_blocks.{n}.0" for n in (1, 2, 4, 5, 7, 8)), "middle_block.0", "middle_block.2")
+    found |= {f"{place}.{one}" for place in (*resnets, *(f"output_blocks.{n}.0" for n in range(9))) for one in resnet}
+    for depth, places in ((2, (4, 5)), (10, (7, 8))):
+        found |= {f"input_blocks.{n}.1.{one}" for n in places for one in inside[0]}
+        of_blocks = [f"transformer_blocks.{k}.{one}" for k in range(depth) for one in inside[1]]
+        found |= {f"input_blocks.{n}.1.{one}" for n in places for one in of_blocks}
+        back = (3, 4, 5) if depth == 2 else (0, 1, 2)
+        found |= {f"output_blocks.{n}.1.{one}" for n in back for one in (*inside[0], *of_blocks)}
+    return found | {f"middle_block.1.{one}" for one in (*inside[0], *of_blocks)}
+
+
+def test_every_name_of_sdxl_is_known_to_comfyui_and_to_sd_scripts(tmp_path: Path) -> None:
+    """Of Linears and of all convolutions; lora_unet_ and the name with _ is what both look for, with an alpha."""
+    model = build_empty_transformer(trainable_sdxl(tmp_path, (1, 2, 10)) / "unet")
+    how = replace(run_with().recipe.network, conv_rank=2)
+    network = add_network(model, lora_targets(model, windows=True), how, 0)
+    keys = as_saved(trainable_parameters(network, "lora_unet_"), how, SDXL)
+    endings = ("lora_down.weight", "lora_up.weight", "alpha")
+    names = {f"lora_unet_{name.replace('.', '_')}" for name in comfyui_of_sdxl()}
+    assert set(keys) == {f"{name}.{ending}" for name in names for ending in endings}
