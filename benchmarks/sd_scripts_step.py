@@ -37,7 +37,7 @@ SIZES = torch.tensor([[128, 160, 0, 22, 96, 64], [96, 64, 0, 0, 96, 64]])
 def functions_of(file: Path, *names: str) -> dict[str, Any]:
     """Functions of a module whose imports are not here."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    found: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
     space: dict[str, Any] = {"torch": torch, "math": math}
     exec(compile(ast.Module(found, []), str(file), "exec"), space)
     return space
