@@ -12,6 +12,7 @@ of the same model and settings. Minutes on a CPU.
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import time
@@ -41,7 +42,7 @@ from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step
 from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
-from zdoctor.doctor.trainers.read import read_config
+from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
 from zdoctor.maintenance.of_trainers import own_of_trainer
 from zdoctor.maintenance.trainer_classes import own
@@ -101,6 +102,14 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "musubi-tuner/Flux": ("flux_kontext", {"num_layers": 4, "num_single_layers": 2, "guidance_embeds": True}),
     "musubi-tuner/ZImageTransformer2DModel": ("zimage", {"n_layers": 4}),
     "musubi-tuner/QwenImageTransformer2DModel": ("qwen_image", {"num_layers": 4}),
+    "SimpleTuner/ZImageTransformer2DModel": ("zimage", {"n_layers": 4}),
+    "SimpleTuner/QwenImageTransformer2DModel": ("qwen_image", {"num_layers": 4}),
+    "SimpleTuner/Lumina2Transformer2DModel": ("lumina2", {"cap_feat_dim": 2304, "num_layers": 5}),
+    "SimpleTuner/ChromaTransformer2DModel": ("chroma in diffusers", {"num_layers": 2, "num_single_layers": 4}),
+    "SimpleTuner/FluxTransformer2DModel": (
+        "flux",
+        {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True},
+    ),
     "musubi-tuner/Flux2": ("flux2_klein_9b", {**KLEIN_9B_CONFIG, "depth": 2, "depth_single_blocks": 4}),
 }
 
@@ -154,7 +163,7 @@ def of_runner(architecture: str, controls: int) -> Iterator[Setting]:
 
 def run_of(one: Setting) -> Run:
     if "/" in one.trainer:
-        return run_of_kohya(one)
+        return (run_of_simpletuner if one.trainer.startswith("SimpleTuner/") else run_of_kohya)(one)
     folders = "".join(f", control_path_{n + 1}: c" for n in range(one.controls))
     again = str(one.checkpointing).lower()
     quantize = "quantize: true, qtype: qfloat8, quantize_te: false, " if one.quantized else ""
@@ -179,6 +188,30 @@ def settings_of_kohya(name: str) -> Iterator[Setting]:
     for size, count, rank, again, quantized in product((512, 1024), (1, 2), (16, 96), (True, False), (True, False)):
         if (size, count, again) != (1024, 2, False):  # which nobody trains
             yield Setting(architecture, name, size, count, rank, quantized, again, controls)
+
+
+def run_of_simpletuner(one: Setting) -> Run:
+    """In int8 by SDNQ, where it is quantized: a LoRA on what SimpleTuner takes unless it is told."""
+    of_trainer = family_of(one.architecture).simpletuner
+    assert of_trainer is not None
+    options = {
+        "model_family": of_trainer.family,
+        "model_flavour": next(iter(of_trainer.flavours)),
+        "model_type": "lora",
+        "lora_rank": one.rank,
+        "train_batch_size": one.batch,
+        "gradient_checkpointing": one.checkpointing,
+        "base_model_precision": "int8-sdnq" if one.quantized else "no_change",
+        "sdnq_group_size": -1,
+        "mixed_precision": "bf16",
+        "output_dir": "o",
+        "data_backend_config": "d.json",
+    }
+    pictures = [{"id": "a", "type": "local", "instance_data_dir": "d", "resolution": one.pixels}]
+    pictures[0] |= {"resolution_type": "pixel", "caption_strategy": "textfile"}
+    found = {"d.json": Found("d.json", json.dumps(pictures).encode())}
+    text = json.dumps(options).encode()
+    return read_config("c.json", text, {}, trainer="SimpleTuner", beside=found.get).runs[0]
 
 
 def run_of_kohya(one: Setting) -> Run:
@@ -224,7 +257,19 @@ def rehearsed(case: Case, of_kohya: str) -> int:
     return run_step(step).peak
 
 
+def rehearsed_of_simpletuner(case: Case, name: str) -> int:
+    asked, of = asked_of(case), OF[name]
+    batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
+    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
+    lists, again = tuple(of.lists), asked.checkpointing
+    config = {**of.configs[0], **OF_KOHYA[name][1]}
+    own = own_of_trainer(name, asked.way)
+    return run_step(Step(name, config, lists, lists, batch, network, asked.way, checkpointing=again, own=own)).peak
+
+
 def rehearsed_of_kohya(case: Case, name: str) -> int:
+    if name.startswith("SimpleTuner/"):
+        return rehearsed_of_simpletuner(case, name)
     asked, of = asked_of(case), case.sizes.of_kohya
     assert of is not None
     published = OF[name].configs[-1] if name.endswith("/Flux2") else {}

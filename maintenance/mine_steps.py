@@ -107,6 +107,14 @@ SIZES = [
     ((16, 32), 512, 128),
     ((96, 64), 768, 32),
 ]
+# of a UNet, whose prompts have so many tokens
+OF_UNET = [
+    ((32, 32), 77, 16),
+    ((64, 64), 77, 16),
+    ((48, 64), 77, 128),
+    ((128, 128), 77, 4),
+    ((96, 64), 77, 32),
+]
 # One picture is often a view of what several are a copy of.
 PICTURES = {"one": 1, "several": 2}
 
@@ -141,7 +149,8 @@ def shallow(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -
 
 
 def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
-    settings = [(PICTURES[much], *size) for size in SIZES]
+    sizes = OF_UNET if WHOLE in lists and name in OF_TRAINERS else SIZES
+    settings = [(PICTURES[much], *size) for size in sizes]
     counted = (Tokens(count, cells[0] * cells[1], text, rank) for count, cells, text, rank in settings)
     grid = np.array(list(map(terms, counted)), float)
     again, kept = ([_run(name, config, lists, way, again, one) for one in settings] for again in (True, False))

@@ -203,7 +203,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         {WHOLE: ""},
         next(source.configs for source in CLASSES if source.name == "UNet2DConditionModel"),
         left_out(*ATTENTION),
-        WAYS,
+        WAYS[:1],
     ),
     "SimpleTuner/ZImageTransformer2DModel": _of(
         "z_image",

@@ -71,7 +71,8 @@ def placed(
     known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
     case = Case(run, sizes, known, None)
     if not case.is_known:
-        return Unknown(f"what a step in {case.way} keeps in memory was not measured for this model")
+        way = run.recipe.precision.quantization if case.way.endswith("-kept") else case.way
+        return Unknown(f"what a step in {way} keeps in memory was not measured for this model")
     card = max(candidates, key=lambda gpu: _left(case, gpu), default=None)
     return Placed(replace(case, card=card), candidates, () if isinstance(seen, Unknown) else seen)
 

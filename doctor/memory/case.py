@@ -201,6 +201,8 @@ class Case:
             return "autocast" if self.recipe.precision.quantization is None else "autocast float8"
         if self.sizes.of_trainer and self.width == 2:
             precision = self.recipe.precision
+            if self.sizes.figures.whole and self.recipe.network.type == "lokr":
+                return "LoKr"  # whose products are the larger part of what a UNet's blocks hold
             return "autocast" if precision.quantization is None else precision.keeps
         if self.run.by_runner and self.is_half:
             return "float16"

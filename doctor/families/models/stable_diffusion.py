@@ -9,7 +9,7 @@ from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G
-from ..record import AiToolkit, Family, Fit, Kohya, Loader, Memory, Tokenizer
+from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 from .unet_names import sdxl_original_name
@@ -75,6 +75,15 @@ def _tokenizer(name: str, repo: str) -> Tokenizer:
 
 # Of the cells of a picture's latents, in which the first convolutions work; at SD 1.5 attention, too.
 _MEMORY = Memory(word="", config=lambda name: dict(SD15_CONFIG), heads=("", 8), text=77, pixels=8, whole=True)
+# simpletuner/helpers/models/sdxl and sd1x (bc8e6ab7); how ours would train its runs was not looked into
+_SIMPLETUNER = SimpleTuner(
+    family="sdxl",
+    flavours={"base-1.0": Flavour(_BASE)},
+    default="base-1.0",
+    linears=("to_k", "to_q", "to_v", "to_out.0"),
+    taken=False,
+    segments="",
+)
 
 SD15 = replace(
     FILES_ALONE,
@@ -90,6 +99,16 @@ SD15 = replace(
     ),
     published={"text_encoder": ("CLIPTextModel", CLIP_L), "vae": ("AutoencoderKL", _VAE)},
     memory=_MEMORY,
+    simpletuner=replace(
+        _SIMPLETUNER,
+        family="sd1x",
+        flavours={
+            "dreamshaper": Flavour("Lykon/dreamshaper-8"),
+            "1.5": Flavour("stable-diffusion-v1-5/stable-diffusion-v1-5"),
+            "1.4": Flavour("CompVis/stable-diffusion-v1-4"),
+        },
+        default="dreamshaper",
+    ),
     repos={"v1-5": "stable-diffusion-v1-5/stable-diffusion-v1-5"},
 )
 _OF_SDXL = {**_COMPONENTS, "text_encoder_2": _CLIP, "tokenizer_2": ("CLIPTokenizer",)}
@@ -103,6 +122,7 @@ SDXL = replace(
     fits=(Fit("vae", "latent_channels", ("in_channels",), 4),),
     published={**SD15.published, "text_encoder_2": ("CLIPTextModelWithProjection", CLIP_G)},
     memory=replace(_MEMORY, config=lambda name: dict(SDXL_CONFIG), heads=("", 1)),
+    simpletuner=_SIMPLETUNER,
     repos={"xl-base": _BASE},
     lora_prefixes=("lora_unet_",),
     base_version="sdxl_base_v1-0",

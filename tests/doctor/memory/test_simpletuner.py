@@ -50,6 +50,21 @@ def test_z_image_takes_what_was_measured(options: dict[str, Any], measured: floa
     assert total / GIB == pytest.approx(measured, rel=0.05)
 
 
+@pytest.mark.parametrize(("again", "measured"), [(False, 2.87), (True, 1.98)])
+def test_sd_1_5_takes_what_was_measured(again: bool, measured: float) -> None:
+    options = {"model_family": "sd1x", "model_flavour": "dreamshaper", "lora_rank": 16, "optimizer": "adamw_bf16"}
+    total = sum(step_of({**options, "gradient_checkpointing": again}).values()) - CONTEXT
+    assert total / GIB == pytest.approx(measured, rel=0.05)
+
+
+def test_a_lokr_on_a_unet_is_not_guessed() -> None:
+    lokr = {"algo": "lokr", "linear_dim": 10000, "factor": 12}
+    options = {"model_family": "sdxl", "model_flavour": "base-1.0", "train_batch_size": 1}
+    run = run_of(options, ONE_SIGN, lycoris=lokr)
+    told = predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+    assert isinstance(told, Unknown) and "LoKr" in told.reason
+
+
 def test_what_a_format_keeps_for_backward_is_known_or_not_guessed() -> None:
     none = {"gradient_checkpointing": False}
     kinds = ("int8-sdnq", "int8-quanto", "fp8wo-torchao")
@@ -82,6 +97,8 @@ def test_blocks_are_computed_again_together_or_apart() -> None:
     both = {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}
     offload = run_of({**both, "model_family": "qwen_image", "model_flavour": "v1.0"}).recipe.offload
     assert (offload.segment, offload.interval) == (1, 2)
+    offload = run_of({**both, "model_family": "sdxl", "model_flavour": ...}).recipe.offload
+    assert (offload.segment, offload.interval) == (1, 1)
     assert (run_of(both).recipe.offload.segment, run_of(both).recipe.offload.interval) == (2, 4)
     assert (trained(both).recipe.offload.segment, trained(both).recipe.offload.interval) == (1, 2)
 
