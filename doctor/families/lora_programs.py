@@ -74,6 +74,20 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
         "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
         "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
     },
+    # diffusers' names are the original ones
+    "QwenImageTransformer2DModel": {
+        "ComfyUI": _spelt(("lora_unet_", "diffusion_model.", "transformer.", "lycoris_", ""), "d"),
+        "diffusers": (
+            *(_Spelling(prefix, "d", ("A", "A.default", "down")) for prefix in ("diffusion_model.", "lora_unet_")),
+            _Spelling("transformer.", "d", ("A", "dot"), (False,)),
+            _Spelling("", "d", ("A", "down"), (True,)),
+        ),
+        "ai-toolkit": tuple(_Spelling(prefix, "d", ("A", "down")) for prefix in ("diffusion_model.", "transformer.")),
+        "musubi-tuner": (
+            _Spelling("lora_unet_", "d", ("down",)),
+            *(_Spelling(prefix, "d", ("A", "down")) for prefix in ("diffusion_model.", "transformer.")),
+        ),
+    },
     "Flux2Transformer2DModel": {
         "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
         "diffusers": (

@@ -136,12 +136,12 @@ def test_what_fits_flux_and_chroma_is_what_its_metadata_or_its_base_say() -> Non
 
 
 def test_a_lora_of_a_family_without_a_record() -> None:
-    names = [f"transformer.transformer_blocks.0.{part}" for part in ("img_mlp.net.0.proj", "attn.to_q")]
+    names = [f"diffusion_model.blocks.0.{part}" for part in ("self_attn.q", "cross_attn.v")]
     tensors = as_peft({name: (torch.rand(2, 8), torch.rand(8, 2)) for name in names}, "")
     report = looked_at(tensors)
     assert not report.findings
     assert [one.what for one in report.not_judged] == ["which programs apply it"]
-    assert "Qwen-Image" in report.not_judged[0].reason
+    assert "Wan" in report.not_judged[0].reason
     assert rules(looked_at(tensors, base="flux")) == {"LOR008"}
 
 

@@ -25,6 +25,7 @@ SMALL: dict[str, dict[str, int]] = {
     "zimage": {"n_layers": 1, "n_refiner_layers": 1},
     "flux": {"num_layers": 1, "num_single_layers": 1},
     CHROMA: {"num_layers": 1, "num_single_layers": 1},
+    "qwen_image": {"num_layers": 1},
     KLEIN: {"num_layers": 1, "num_single_layers": 1, "num_attention_heads": 24},
 }
 USUAL = ("transformer.", "diffusion_model.", "lora_unet_")
@@ -76,6 +77,8 @@ def applied(family: str, tensors: dict[str, Tensor], pairs: Pairs, scale: float)
             pipeline: Any = library.FluxPipeline(None, None, None, None, None, None, model)
         elif family == CHROMA:
             pipeline = library.ChromaPipeline(None, None, None, None, model)
+        elif family == "qwen_image":
+            pipeline = library.QwenImagePipeline(None, None, None, None, model)
         elif family == KLEIN:
             pipeline = library.Flux2KleinPipeline(None, None, None, None, model)
         else:
@@ -102,7 +105,10 @@ def _is_right(module: Any, down: Tensor, up: Tensor, scale: float) -> bool:
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_diffusers_applies_what_the_table_says(family: str, prefix: str, tmp_path: Path) -> None:
     pairs = pairs_of(family, SMALL[family])
-    for names, words, alpha in product("do", WORDS if prefix in USUAL else ("A", "down"), (None, 1.0)):
+    alike = family == "qwen_image"  # its original names are diffusers'
+    for names, words, alpha in product(
+        "d" if alike else "do", WORDS if prefix in USUAL else ("A", "down"), (None, 1.0)
+    ):
         tensors = spelt(family, pairs, prefix, names, words, alpha)
         count = applied(family, tensors, pairs, 1.0 if alpha is None else alpha / RANK)
         lora = lora_of(tmp_path, tensors)
