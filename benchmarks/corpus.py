@@ -274,7 +274,7 @@ class Tally:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("clones", type=Path)
-    parser.add_argument("--half", choices=tuple("ABCDEFGHIJKLMNO"), default="")
+    parser.add_argument("--half", choices=tuple("ABCDEFGHIJKLMNOP"), default="")
     parser.add_argument("--fetch", action="store_true")
     parser.add_argument("--accepted", type=Path)
     parser.add_argument("--write", action="store_true")

@@ -306,4 +306,4 @@ def main(trainer: str, root: Path, clones: Path, kept: Path, halves: str) -> Non
 if __name__ == "__main__":
     given = sys.argv[1:]
     source, commits, told = (Path(word).resolve() for word in given[1:4])
-    main(given[0], source, commits, told, given[4] if len(given) > 4 else "ABCDEFGHIJKLMNO")
+    main(given[0], source, commits, told, given[4] if len(given) > 4 else "ABCDEFGHIJKLMNOP")
