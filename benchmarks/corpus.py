@@ -12,7 +12,8 @@ checkout. The half is a hash of repository and path, drawn before any was checke
 G are fresh draws of other repositories, each made when the ones before were mended: nothing was mended by one before
 its first figure. H and I are one more, halved by the same hash: rules were mended by H, I was looked at once, at the
 end. L and M are the halves of one more, by the same hash; nothing was mended between them.
-N is a last one, of what was left.
+N is what was left. O is of other repositories, and of whole files that earlier draws left in theirs; P of blocks of
+documents that they left: both looked at once, before anything was mended by either.
 
 The machine is one of which nothing is known: what depends on its files, cards and packages is not judged. Where the
 repository holds a trainer's source, it lies where its owner has it, and is found and read as on the owner's machine.
@@ -296,7 +297,7 @@ def main() -> None:
     print(*tally.lines(chosen), sep="\n")
     if options.write:
         rules = {rule: [count, tally.false[rule]] for rule, count in sorted(tally.found.items())}
-        first_seen = json.loads(PRECISION.read_text())["unseen"]  # of H to N, each before anything was mended by it
+        first_seen = json.loads(PRECISION.read_text())["unseen"]  # of H to P, each before anything was mended by it
         written_now = {"configs": len(chosen), "errors": rules, "unseen": first_seen}
         PRECISION.write_text(json.dumps(written_now) + "\n")
 

@@ -69,7 +69,8 @@ def examine_config(
     given = all_rules() if rules is None else rules  # before the config is read: plug-ins bring families, too
 
     def read(data: bytes, texts: Mapping[str, bytes]) -> Reading:
-        return read_config(path, data, world.variables, trainer=trainer, beside=beside(path, texts))
+        files, whole = beside(path, texts), world.is_meant
+        return read_config(path, data, world.variables, trainer=trainer, beside=files, whole=whole)
 
     reading = read(load(path) if text is None else text, {})
     first, written = reading, reading.config

@@ -18,13 +18,19 @@ __all__ = ["Beside", "Found", "Reading", "read_config"]
 
 
 def read_config(
-    path: str, data: bytes, environment: Mapping[str, str], *, trainer: str | None = None, beside: Beside = nothing
+    path: str,
+    data: bytes,
+    environment: Mapping[str, str],
+    *,
+    trainer: str | None = None,
+    beside: Beside = nothing,
+    whole: bool = False,
 ) -> Reading:
     """Read a config file's bytes as the trainer would; never raises for what is in them.
 
     Whose config it is shows in its keys, unless `trainer` says so. `environment` holds the variables that the trainer
-    would see, `beside` finds the files that the config names. What the trainer's own reader would refuse is
-    `config.problem`; then there are no runs.
+    would see, `beside` finds the files that the config names. `whole` says that it is about to be run as it stands.
+    What the trainer's own reader would refuse is `config.problem`; then there are no runs.
     """
     config = text_of(path, data)
     if config.format == "python":
@@ -46,7 +52,7 @@ def read_config(
     if trainer is None and problem is not None and problem.kind == "syntax" and not begins_as_named(config):
         problem = nobodys(config, "")
     if problem is None or problem.kind != "foreign":
-        return replace(reading, runs=tuple(_in_part(run, reading.config) for run in reading.runs))
+        return reading if whole else replace(reading, runs=tuple(_in_part(run, config) for run in reading.runs))
     whose = f"If it is one of {', '.join(names())}, --trainer NAME says whose."
     made = reading.config if trainer is not None else replace(reading.config, trainer=None)
     return failed(made, replace(problem, message=f"{problem.message} {whose}"))

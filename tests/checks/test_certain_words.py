@@ -325,13 +325,14 @@ MANY = 'network_module = "networks.lora_flux"\nlearning_rate = "1e-4"\n' + "".jo
 )
 
 
-@pytest.mark.parametrize("text", [OWN, MANY])
+@pytest.mark.parametrize("text", [OWN, OWN.partition("[FLUX]")[0], MANY])
 def test_a_file_of_another_program_is_not_judged(text: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(text)
     report = check(str(tmp_path / "c.toml"))
     assert not report.errors
     assert report.not_judged
-    (tmp_path / "c.toml").write_text(text.partition("[FLUX]")[0].partition("own_word")[0])
+    own = text.partition("[FLUX]")[0].partition("own_word")[0].replace("[SD]", "[training_arguments]")
+    (tmp_path / "c.toml").write_text(own)
     assert {finding.rule for finding in check(str(tmp_path / "c.toml")).errors} == {"KOH015"}
 
 

@@ -111,7 +111,8 @@ def reading_of(
             return Reading(config, reason="it holds what the fields of kohya's GUI begin with; no trainer reads it")
         if offers_a_choice(root):
             return Reading(
-                config, reason="its sections give the same options: a program of its own chooses one of them"
+                config,
+                reason="its sections are a model's each, or give the same options: a program of its own takes one",
             )
         config = replace(config, values=values_of(root, config))
         found = (_start(root, config),)

@@ -260,9 +260,21 @@ def flat(root: Node, config: Config) -> dict[str, Value]:
     return made
 
 
+# of the kind that a section may be named after
+_MODELS = frozenset(
+    (
+        *("sd", "sd15", "sd21", "sdxl", "sd3", "sd35", "flux", "flux1", "flux2", "chroma"),
+        *("lumina", "hunyuan", "wan", "qwen", "zimage", "krea", "anima"),
+    )
+)
+
+
 def offers_a_choice(root: Node) -> bool:
-    """Whether sections share options: kohya's trainers would take the last of each, another program one section."""
-    sections = [node.children for node in root.children.values()] if isinstance(root.children, dict) else []
+    """Whether sections share options, or one is a model's: kohya's trainers flatten them, others take one."""
+    named = root.children if isinstance(root.children, dict) else {}
+    sections = [node.children for node in named.values()]
+    if any(isinstance(node.children, dict) and name.lower() in _MODELS for name, node in named.items()):
+        return True
     names = Counter(name for section in sections if isinstance(section, dict) for name in section)
     return sum(count > 1 for count in names.values()) >= 3
 
