@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from zdoctor.doctor.crash.raised import RAISED
 from zdoctor.doctor.crash.versions import release
@@ -50,7 +50,7 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
     had: dict[str, list[bool]] = defaultdict(lambda: [False] * len(order))
     last: dict[str, list[tuple[str, Raised]]] = {}
     made: set[str] = set()
-    names: set[str] = set()
+    names: dict[str, list[bool]] = defaultdict(lambda: [False] * len(order))
     for at, version in enumerate(order):
         found: dict[str, list[tuple[str, Raised]]] = defaultdict(list)
         for path, text in versions[version]().items():
@@ -58,7 +58,8 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
                 continue
             module = told(text)
             made |= module.made
-            names |= {name for name in module.names if len(name) > 2}
+            for name in module.names:
+                names[name][at] = len(name) > 2
             for one in module.raised:
                 found[one.words].append((path, one))
         for words in found:
@@ -67,10 +68,7 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
         print(f"{package} {version}: {len(found)} texts", file=sys.stderr)
     files: dict[str, list[list[str]]] = defaultdict(list)
     for words, places in sorted(last.items()):
-        has = had[words]
-        first, end = has.index(True), len(has) - 1 - has[::-1].index(True)
-        since = order[first] if first else ""
-        gone = order[end + 1] if end + 1 < len(order) else ""
+        since, gone = _span(had[words], order)
         path = _common(path for path, _ in places)
         same = [one for _, one in places]
         function = _common(one.function for one in same) or _common(one.function.split(".")[-1] for one in same)
@@ -84,9 +82,23 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
     return {
         "versions": order,
         "made": " ".join(sorted(made)),
-        "names": " ".join(sorted(names)),
+        "names": _by_span({name: _span(had, order) for name, had in names.items() if any(had)}),
         "files": {path: files[path] for path in sorted(files)},
     }
+
+
+def _span(had: Sequence[bool], order: Sequence[str]) -> tuple[str, str]:
+    """The first version that has it and the first that has it no more, "" where no mined one lacks it."""
+    first, end = had.index(True), len(had) - 1 - had[::-1].index(True)
+    return order[first] if first else "", order[end + 1] if end + 1 < len(order) else ""
+
+
+def _by_span(names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Names by "since gone", which many share."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, span in names.items():
+        found[" ".join(version or "-" for version in span)].append(name)
+    return {span: " ".join(sorted(same)) for span, same in sorted(found.items())}
 
 
 def left_out(path: str) -> bool:

@@ -223,6 +223,9 @@ def _plain(test: ast.expr) -> ast.expr:
 
 def _kind(test: ast.expr) -> tuple[str, ...]:
     match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            alone = next((inner for one in values if (inner := _kind(_plain(one)))[0] == "lacking"), None)
+            return alone or ("holds", ast.unparse(test))
         case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
             return "none", ast.unparse(left)
         case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):

@@ -73,7 +73,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if failure is None or _says_little(failure, known, rules):
         told = tuple(one for one in table.known() if known is None or one not in table.general())
         survived = [other for other in found if other not in ended]
-        failure, known = next(_phrases(lines, failure, told, survived), (failure, known))
+        above = _above(lines, failure) if failure is not None and failure.name == CUT_OFF else None
+        failure, known = next(_phrases(lines, failure, told, survived), above or (failure, known))
         known = _closer(known, failure, installed) if failure is not None else None
         rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     elif known is not None and known.vague:
@@ -120,8 +121,16 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str])
 
 def _before(lines: Lines, failure: Failure) -> Known | None:
     """What the lines right before a failure are known for: an exception without frames, from which it came."""
-    above = Lines(lines.between(failure.begin - _ABOVE - 1, failure.begin))
-    return next((known for _, known in phrases(above, table.known()) if not known.vague), None)
+    above = _above(lines, failure)
+    return above[1] if above is not None and not above[1].vague else None
+
+
+def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
+    """What those lines say, and what they are known for."""
+    first = failure.begin - _ABOVE - 1
+    rest, count = lines.after(first), len(lines.between(first, failure.begin))
+    found = list(phrases(Lines(rest[:count], rest.numbers[:count]), table.known()))
+    return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 
 def _messenger(failure: Failure) -> bool:

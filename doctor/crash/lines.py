@@ -18,6 +18,8 @@ MOST_PLACES = 4000
 _ESCAPES = re.compile(r"(?:\x1b|\u241b|\^\[)(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLOURS = re.compile(r"\[(?:0?[0-4]|[39][0-7]|4[0-7])?(?:;\d{1,3})*m")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1b\x1d-\x1f\x7f\u200b\ufeff]+")
+# A frame with which a paste begins, of whose line it has only the end.
+_CUT_FRAME = re.compile(r'\A\s*(?P<file>[^\n"]{1,200}\.py)"?, line (?=\d+, in )')
 _ENTITY = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
 _TAG = re.compile(r"</?(?:span|div|pre|code|p|b|i|em|strong|font|a|td|tr)\b[^<>\n]{0,200}>")
 _TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("\xa0", " "))
@@ -128,7 +130,7 @@ def _copied(text: str) -> str:
         text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
     for sign, plain in _TYPOGRAPHY:
         text = text.replace(sign, plain)
-    return text
+    return re.sub(_CUT_FRAME, r'  File "\g<file>", line ', text)
 
 
 def _with_its_end(report: re.Match[str]) -> str:

@@ -7,9 +7,17 @@ from pathlib import PureWindowsPath
 
 from ..model.crashes import Failure, Known
 
-_WORDS = "'NoneType' object "
+_WORDS = "NoneType"
 # A name, what it holds and what it gives: self.model, parts[0].text, load(x).
 _EXPRESSION = r"(?<![\w.\])])[A-Za-z_]\w*(?:\.\w+|\[[^\[\]]*\]|\([^()]*\))*?"
+# What stands around it in the line of code, by the words of the exception.
+_AROUND = (
+    (re.compile("has no attribute"), r"{what}(?=\.{name}\b)|getattr\({what}, ['\"]{name}['\"]"),
+    (re.compile("is not subscriptable"), r"{what}(?=\[)"),
+    (re.compile(r"has no len\("), r"\blen\({what}\)"),
+    (re.compile("argument of type"), r"\bin {what}(?=[\s:\])]|$)"),
+    (re.compile("cannot unpack"), r"= {what}$"),
+)
 _ATTRIBUTE = re.compile(r"has no attribute '(\w+)'")
 
 
@@ -18,13 +26,12 @@ def nothing(failure: Failure) -> Known | None:
     if _WORDS not in failure.message or not failure.frames:
         return None
     frame = failure.frames[-1]
-    if (asked := _ATTRIBUTE.search(failure.message)) is not None:
-        follows = rf"\.{asked[1]}\b"
-    elif "is not subscriptable" in failure.message:
-        follows = r"\["
-    else:
+    around = next((one for words, one in _AROUND if words.search(failure.message)), None)
+    if around is None:
         return None
-    found = {one[0] for one in re.finditer(rf"{_EXPRESSION}(?={follows})", frame.code)} - {"self"}
+    asked = _ATTRIBUTE.search(failure.message)
+    pattern = around.format(what=f"({_EXPRESSION})", name=asked[1] if asked is not None else "")
+    found = {what for one in re.finditer(pattern, frame.code) for what in one.groups() if what} - {"self"}
     if len(found) != 1:
         return None
     what = found.pop()

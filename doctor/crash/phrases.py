@@ -12,7 +12,7 @@ from .lines import Lines
 MOST_LINES = 12
 MOST_PROSE = 4
 _BEFORE = re.compile(
-    r".*[\])>|]|.*look up to see its traceback\):|\bbecause of the following error\b.*:"
+    r".*[\])>|]|.*\bmodule for custom nodes: |.*look up to see its traceback\):|\bbecause of the following error\b.*:"
     r"|.*\b(?:[Ee]rror|ERROR|[Ee]xception|[Ff]ailed|[Ff]ailure)\b[^.:]{0,80}: "
     r"|.*\b(?:raise [\w.]+\(|assert .*, ?\(?)f?[\"']"
 )

@@ -72,14 +72,6 @@ class Raised(NamedTuple):
         return bool(others and not others[-1]) or at == len(message) or len(self.words) >= CUT
 
 
-class Owners(NamedTuple):
-    """`made` are classes and "functions()", `names` whatever anything of the package has or takes, in any version."""
-
-    versions: tuple[str, ...]
-    made: frozenset[str]
-    names: frozenset[str]
-
-
 def texts() -> Iterator[Raised]:
     """All of them."""
     yield from (one for package in _packages() for _, one in _texts(package))
@@ -153,20 +145,20 @@ def _lacked(failure: Failure) -> Known | None:
     owner = groups["owner"] or groups["call"] or groups["wants"]
     name = groups["name"] or groups["argument"] or groups["missing"]
     made = owner.partition(".")[0] if owner[:1].isupper() else f"{owner}()"
-    files = " ".join(frame.file for frame in failure.frames)  # a trainer's names are others' too
-    having = [one for one in _packages() if (one not in TRAINERS or one in files) and made in _owners(one).made]
-    asker = _owner(failure.frames[-1]) if failure.frames else ""
-    if len(having) != 1:
+    having = [package for package in _packages() if made in _made(package)]
+    having = [package for package in having if package not in TRAINERS] or having  # which copy what libraries have
+    if len(having) != 1 or not (_rare(made, having[0]) or _at_work(having[0], failure)):
         return None
-    package, told = having[0], _owners(having[0])
-    who = asker if asker not in ("", package) else "what asks for it"
-    first, last = told.versions[0], told.versions[-1]
+    package = having[0]
+    who = _asker(failure, package)
+    first, last = _versions(package)
+    names = _names(package)
     if groups["missing"]:
         cause = (
             f"{owner} is of {package}, and wants {name}, which it is not handed: {package} is of another version "
             f"than {who} was written for, or what it works on was made in another way."
         )
-    elif name not in told.names:
+    elif name not in names:
         cause = (
             f"{owner} is of {package}, and nothing in {package} {first} to {last} is called {name}: {who} was "
             f"written for something else, for another {package} than these, or for a changed copy of it."
@@ -176,11 +168,29 @@ def _lacked(failure: Failure) -> Known | None:
             f"{owner} is of {package}, and {name} is a name that {package} knows, but not of this: {package} is of "
             f"another version than {who} was written for, or another kind of it was handed over."
         )
+        since, gone = names[name]
+        cause += f" {package} knows {name} since {since}." if since else ""
+        cause += f" {package} {gone} knows {name} no more." if gone else ""
     do = (
         f"Update {who} and {package} to versions that go together: pip install -r requirements.txt in the program's "
         "folder and its environment. Where these are there, look for the words in the program's issues."
     )
     return _known(failure, package, cause, do)
+
+
+def _rare(made: str, package: str) -> bool:
+    """Whether other programs have hardly a class of that name; a function's, or a trainer's, others have too."""
+    return package not in TRAINERS and len(made) > 9 and len(re.findall("[A-Z]+[a-z0-9]+", made)) > 1
+
+
+def _at_work(package: str, failure: Failure) -> bool:
+    return any(_owner(frame) == package for frame in failure.frames)
+
+
+def _asker(failure: Failure, package: str) -> str:
+    """Whose code asks, as torch only hands on what is asked of a model."""
+    asking = (_owner(frame) for frame in reversed(failure.frames) if _owner(frame) not in (package, "torch"))
+    return next(asking, "") or "what asks for it"
 
 
 def _known(failure: Failure, package: str, cause: str, do: str) -> Known:
@@ -230,6 +240,18 @@ def _texts(package: str) -> tuple[tuple[str, Raised], ...]:
 
 
 @cache
-def _owners(package: str) -> Owners:
-    read = document(package)
-    return Owners(tuple(read["versions"]), frozenset(read["made"].split()), frozenset(read["names"].split()))
+def _made(package: str) -> frozenset[str]:
+    """The classes and "functions()" that any version of the package makes."""
+    return frozenset(document(package)["made"].split())
+
+
+@cache
+def _names(package: str) -> dict[str, tuple[str, str]]:
+    """Whatever anything of the package has or takes: the first version with it, and the first without it again."""
+    spans = ((span.replace("-", "").split(" "), names) for span, names in document(package)["names"].items())
+    return {name: (since, gone) for (since, gone), names in spans for name in names.split()}
+
+
+def _versions(package: str) -> tuple[str, str]:
+    versions = document(package)["versions"]
+    return versions[0], versions[-1]

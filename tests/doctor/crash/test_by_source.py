@@ -104,6 +104,24 @@ def test_an_attribute_or_argument_that_is_not_there_names_the_package() -> None:
     assert "is of" not in odd.cause.partition(" than ")[0].partition(":")[0]
 
 
+def test_one_that_asks_through_torch_is_the_program_and_no_common_name_is_a_library_s() -> None:
+    error = "AttributeError: 'Qwen2_5_VLAttention' object has no attribute '_flash_attn_uses_top_left_mask'"
+    answer = _raised_in("/v/lib/python3.12/site-packages/torch/nn/modules/module.py", error).cause
+    assert "is of transformers" in answer and "what asks for it" in answer and "torch" not in answer
+    assert "transformers knows _flash_attn_uses_top_left_mask since" in answer
+    for made in ("'Attention' object has no attribute", "load_model() got an unexpected keyword argument"):
+        assert "is of" not in seen(script(f"TypeError: {made} 'odd_one'")).cause.partition(":")[0]
+
+
+def test_a_traceback_that_is_cut_off_leaves_the_words_above_it() -> None:
+    words = "Cannot import /c/x module for custom nodes: cannot import name 'odd_one' from 'transformers' (/v/x.py)"
+    log = f'Loading\n{words}\nTraceback (most recent call last):\n  File "/c/nodes.py", line 3, in load\n    run()\n'
+    answer = seen(log)
+    assert (
+        answer.failure is not None and answer.failure.at == 2 and "transformers, as it is installed" in answer.cause
+    )
+
+
 def test_a_name_of_a_trainer_is_its_only_where_its_code_is_at_work() -> None:
     error = "AttributeError: 'LoRASpecialNetwork' object has no attribute 'odd_one'"
     assert "is of ai-toolkit" not in seen(script(error)).cause

@@ -134,6 +134,14 @@ def test_the_compiled_part_of_another_package_than_torch() -> None:
     assert cause(frame.format("torch\\__init__.py", "from torch._C import *") + error).startswith("torch's libraries")
 
 
+def test_a_paste_that_begins_amid_a_frame_has_that_frame() -> None:
+    said = cause(
+        'app/data/plugin.py", line 1094, in process\n    x = getattr(self.processor, "size")\n'
+        "AttributeError: 'NoneType' object has no attribute 'size'\n"
+    )
+    assert said.startswith("self.processor is nothing (None) at plugin.py:1094, in process:")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
@@ -143,6 +151,11 @@ def test_the_compiled_part_of_another_package_than_torch() -> None:
         ("'NoneType' object is not subscriptable", 'path = config["model"]', "config"),
         ("'NoneType' object is not subscriptable", "path = config[names[0]]", ""),
         ("'NoneType' object is not callable", "self.step()", ""),
+        ("'NoneType' object has no attribute 'size'", 'x = getattr(self.processor, "size")', "self.processor"),
+        ("object of type 'NoneType' has no len()", "count = len(batch.prompts) + 1", "batch.prompts"),
+        ("object of type 'NoneType' has no len()", "assert len(a) == len(b)", ""),
+        ("argument of type 'NoneType' is not iterable", 'if "lora" in config.names:', "config.names"),
+        ("cannot unpack non-iterable NoneType object", "mean, std = self.stats[0]", "self.stats[0]"),
     ],
 )
 def test_which_expression_was_none(words: str, code: str, what: str) -> None:
