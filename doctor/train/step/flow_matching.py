@@ -1,4 +1,4 @@
-"""The flow-matching loss of a batch: the model predicts the way from latent to noise at sampled timesteps."""
+"""The loss of a batch: what the model answers at sampled timesteps, beside what it is to answer (`noising`)."""
 
 from __future__ import annotations
 

@@ -127,8 +127,15 @@ def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(
         torch.testing.assert_close(own, gradient, rtol=1e-5, atol=1e-5 * gradient.abs().max().item())
 
 
-@pytest.mark.parametrize("guidance", [1.0, 4.0])
-@pytest.mark.parametrize("scheduler", ["EulerDiscreteScheduler", "DDIMScheduler", "DPMSolverMultistepScheduler"])
+@pytest.mark.parametrize(
+    ("scheduler", "guidance"),
+    [
+        ("EulerDiscreteScheduler", 1.0),
+        ("EulerDiscreteScheduler", 4.0),
+        ("DDIMScheduler", 4.0),
+        ("DPMSolverMultistepScheduler", 4.0),
+    ],
+)
 def test_previews_are_those_of_the_pipeline(sdxl: Path, tmp_path: Path, guidance: float, scheduler: str) -> None:
     folder = with_scheduler(sdxl, tmp_path / "model", _class_name=scheduler)
     pipe = pipeline(folder)
@@ -232,12 +239,12 @@ def test_the_lora_in_the_real_pipeline_is_the_trained_model(sdxl: Path, circles:
 
 def test_checkpointed_offloaded_and_quantized_it_learns_alike(sdxl: Path, circles: Path, tmp_path: Path) -> None:
     def losses(name: str, **changes: Any) -> tuple[float, ...]:
-        return go(run_of(steps=3, **changes), sdxl, circles, tmp_path / name).losses
+        return go(run_of(steps=2, **changes), sdxl, circles, tmp_path / name).losses
 
     plain = losses("plain", gradient_checkpointing=False)
     assert losses("again", gradient_checkpointing=True) == pytest.approx(plain, rel=1e-5)
     assert losses("away", **{"offload.share": 0.5}) == pytest.approx(plain, rel=1e-5)
-    for kind in ("int8", "float8", "uint4"):
+    for kind in ("int8", "float8"):
         assert losses(kind, quantization=kind) == pytest.approx(plain, rel=0.05)
 
 
