@@ -89,7 +89,9 @@ def families_page() -> str:
         by_folder = family.transformer is not None and family.loader is not None
         memory = ["memory"] if memory_judged(family) else []
         figures = own.memory
-        elsewhere = ["memory"] if memory_judged(own) and figures and not (figures.lora or figures.whole) else []
+        of_class = bool(mined_tables(f"SimpleTuner/{own.class_name}"))
+        alike = memory_judged(own) and figures and not (figures.lora or figures.whole)
+        elsewhere = ["memory"] if of_class or alike else []
         cells = [
             ["files", *memory] if by_folder else [],
             ["files", *elsewhere] if own.loader and own.transformer and own.simpletuner else [],
