@@ -32,15 +32,15 @@ _ASKED = re.compile(
 )
 # The kinds of conditions (maintenance/raising.py), and how each is said.
 _HOLDS = {
-    "none": "It does so where `{what}` is not given (None).",
-    "given": "It does so where `{what}` is given.",
-    "empty": "It does so where `{what}` is empty or not set.",
-    "outside": "It does so where `{what}` is none of `{allowed}`.",
-    "kind": "It does so where `{what}` is of another kind than `{allowed}`.",
-    "differ": "It does so where `{what}` and `{allowed}` are not the same.",
+    "none": "It does so where {what} is not given (None).",
+    "given": "It does so where {what} is given.",
+    "empty": "It does so where {what} is empty or not set.",
+    "outside": "It does so where {what} is none of {allowed}.",
+    "kind": "It does so where {what} is of another kind than {allowed}.",
+    "differ": "It does so where {what} and {allowed} are not the same.",
     "lacking": "It does so where the package {what} is not installed.",
-    "path": "It does so where there is no file or folder `{what}`.",
-    "holds": "It does so where this holds: `{what}`.",
+    "path": "It does so where there is no file or folder {what}.",
+    "holds": "It does so where this holds: {what}.",
 }
 
 
@@ -102,7 +102,8 @@ def _said(failure: Failure) -> Known | None:
     said = [_place(one, package, frame)]
     if one.holds:
         kind, what, *others = one.holds
-        said.append(_HOLDS[kind].replace("{what}", what).replace("{allowed}", "".join(others)))
+        asked = what if kind == "lacking" else f"`{what}`"
+        said.append(_HOLDS[kind].replace("{what}", asked).replace("{allowed}", f"`{''.join(others)}`"))
     if one.since and one.package not in TRAINERS:
         said.append(f"{package} says so since {one.since}.")
     if one.gone:

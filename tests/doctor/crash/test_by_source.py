@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor import languages
 from zdoctor.doctor.crash import explain, raised
 from zdoctor.doctor.crash.versions import TRAINERS
+from zdoctor.doctor.languages.translation import Translation
 from zdoctor.doctor.model.crashes import Explanation
 from zdoctor.maintenance import generic_words
 from zdoctor.maintenance.mine_names import sources_by_version
@@ -82,6 +84,20 @@ def test_a_text_that_two_libraries_have_is_neither_s() -> None:
     assert shared
     for error, words in shared[:20]:
         assert "itself stops there" not in seen(f"{error}: {words.replace('{}', 'x')}\n").cause, words
+
+
+@pytest.mark.parametrize("language", ["vi", "zh_CN", "zh_TW"])
+def test_conditions_are_told_in_each_language(language: str) -> None:
+    folder = Path(languages.__file__).parent / language
+    translated = Translation(language, sorted(folder.glob("*.po")))
+    kinds = {one.holds[0]: one for one in raised.texts() if one.holds and not one.words.startswith("{}")}
+    assert len(kinds) == 9
+    for one in kinds.values():
+        frame = f"/v/lib/python3.12/site-packages/{one.package}/x.py"
+        place = f"/x/{one.package}/x.py" if one.package in TRAINERS else frame
+        answer = _raised_in(place, f"{one.error}: {one.words.replace('{}', 'x')}").cause
+        if "It does so" in answer:
+            assert "It does so" not in translated(answer), answer
 
 
 def test_an_attribute_or_argument_that_is_not_there_names_the_package() -> None:
