@@ -3,9 +3,9 @@
     python -m zdoctor.tests.doctor.train.card  < [{"run": {…}, "model": …, "adapter": …, "images": …, "output": …}]
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
-changes of RUN; the answer, the last line, is for each the losses, the evaluations, the files of the samples, how many
-tensors were on the card as each phase began, how often it gave free memory back, and how often the CPU had waited for
-the card by the end of each step.
+changes of RUN, "control" the folder of control images; the answer, the last line, is for each the losses, the
+evaluations, the files of the samples, how many tensors were on the card as each phase began, how often it gave free
+memory back, and how often the CPU had waited for the card by the end of each step.
 With "encoded" what the run of that output folder encoded is used again. With "fails", (a step, what CUDA says), the
 card works no more after that step, and the answer is its error.
 """
@@ -17,6 +17,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train import Job, TrainError, train
 from zdoctor.doctor.train.settings.names import CACHE
 
-from .patient import Recorder, run_with
+from .patient import DATASET, Recorder, run_with
 
 CARD = "card:0"
 COPIES = ("aten::_to_copy", "aten::copy_")
@@ -164,6 +165,8 @@ def main() -> None:
     answers: list[Any] = []
     for one in json.load(sys.stdin):
         samples = tuple(SamplePrompt(**sample) for sample in one["run"].pop("samples", ()))
+        if one.get("control"):
+            one["run"]["datasets"] = (replace(DATASET, control_folders=(one["control"],)),)
         at, words = one.get("fails", (0, ""))
         failed.clear()
         emptied.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from PIL import Image, ImageChops
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 
-from .patient import go, run_with
+from .patient import DATASET, go, run_with
 
 SAMPLE: dict[str, Any] = {"prompt": "a red circle", "width": 64, "height": 64, "steps": 2, "guidance": 3.0, "seed": 3}
 ONE = {"steps": 1, "batch_size": 1}
 TEXT = {"rank": 4, "alpha": 4.0, "text_rates": {"text_encoder": 1e-2, "text_encoder_2": 1e-3}}
-# By the fixture of the model: each family, each format, float16, text encoders that learn.
+# By the fixture of the model: each family, each format, float16, control images, text encoders that learn.
 RUNS: dict[str, dict[str, Any]] = {
     "tiny": {**ONE, "quantization": "uint4", "use_ema": True, "disable_sampling": False},
     "flux": {**ONE, "architecture": "flux", "network": TEXT, "text_encoder_quantization": "int8"},
@@ -28,6 +29,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "chroma": {**ONE, "architecture": "chroma in diffusers", "quantization": "int8"},
     "qwen_image": {**ONE, "architecture": "qwen_image", "quantization": None, "gradient_checkpointing": False},
 }
+EDITS = ("flux2",)
 FAILURE = "CUDA error: unspecified launch failure\nCompile with"
 
 
@@ -43,7 +45,9 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
     for name, changes in RUNS.items():
         model, merged = request.getfixturevalue(name), adapter if name == "tiny" else None
         samples = [] if changes.get("disable_sampling", True) else [SAMPLE]
-        run = run_with(**changes, samples=tuple(SamplePrompt(**sample) for sample in samples))
+        control = str(circles) if name in EDITS else ""
+        dataset = replace(DATASET, control_folders=(control,)) if control else DATASET
+        run = run_with(**changes, samples=tuple(SamplePrompt(**one) for one in samples), datasets=(dataset,))
         here.append(go(run, model, circles, tmp_path / name / "here", adapter=merged, held_out=1, fresh=True))
         asked.append(
             {
@@ -51,6 +55,7 @@ def test_a_run_on_a_card_is_that_on_the_cpu(
                 "model": str(model),
                 "adapter": None if merged is None else str(merged),
                 "images": str(circles),
+                "control": control,
                 "output": str(tmp_path / name / "there"),
             }
         )
