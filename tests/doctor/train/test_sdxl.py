@@ -17,7 +17,7 @@ from diffusers.training_utils import compute_snr
 from peft import LoraConfig
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import Loss, SamplePrompt
@@ -27,7 +27,13 @@ from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.families import scheduler_config, scheduler_of
 from zdoctor.doctor.train.families import sdxl as family
 from zdoctor.doctor.train.families.noising import Diffusion, noising_of, timesteps
-from zdoctor.doctor.train.network.lora import add_network, as_saved, lora_targets, trainable_parameters
+from zdoctor.doctor.train.network.lora import (
+    add_network,
+    as_saved,
+    lora_targets,
+    read_initial_weights,
+    trainable_parameters,
+)
 from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
 from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
@@ -277,3 +283,19 @@ def test_sizes_are_told_as_sd_scripts_tells_them(
 def test_a_crop_that_is_told_is_heard(sdxl: Path, circles: Path, tmp_path: Path) -> None:
     one, other = (go(run_of(steps=2, tells_crops=tells), sdxl, circles, tmp_path / str(tells)) for tells in (0, 1))
     assert one.losses[0] != other.losses[0]
+
+
+def test_a_run_begins_with_its_own_file_and_with_ai_toolkits(sdxl: Path, tmp_path: Path) -> None:
+    """ai-toolkit's has diffusers' names with _; alpha has no say, which is kept beside the matrices."""
+    _, parameters = loaded(sdxl, 3, (0.5, 2.0))
+    file = tmp_path / "lora.safetensors"
+    how = replace(run_of().recipe.network, conv_rank=3, scale=0.5, conv_scale=2.0, initial_weights=str(file))
+    words = {"lora_A": "lora_down", "lora_B": "lora_up"}
+    theirs = {
+        key.rpartition(".lora_")[0].replace(".", "_") + f".{words[key[-13:-7]]}.weight": key for key in parameters
+    }
+    linears = lora_targets(build_empty_transformer(sdxl / "unet"), windows=True)
+    for tensors in (as_saved(parameters, how, family.RECORD), {key: parameters[own] for key, own in theirs.items()}):
+        save_file({key: value.detach().clone() for key, value in tensors.items()}, file)
+        found = read_initial_weights(how, linears, family.RECORD)
+        assert found.keys() == parameters.keys() and all(torch.equal(found[key], parameters[key]) for key in found)
