@@ -55,6 +55,7 @@ _WHILE = 50
 _LATE = 4000
 _ABOVE = 8
 _LATEST = 40
+_LONGEST = 1000
 
 
 def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
@@ -98,7 +99,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
 
 def _bare(lines: Lines) -> Failure | None:
     """A line that is what a package raises, with no word that tells of a failure."""
-    last = range(max(0, len(lines) - _LATEST), len(lines))
+    last = [at for at in range(max(0, len(lines) - _LATEST), len(lines)) if 0 < len(lines[at]) <= _LONGEST]
     said = (Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]) for at in reversed(last))
     return next((one for one in said if not _WARNED.search(one.message) and by_source(one) is not None), None)
 
