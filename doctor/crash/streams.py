@@ -17,6 +17,7 @@ _BOX = "╭│╰┃┏┗+|"
 _BAR_ALONE = re.compile(r"[^|]{0,80}\d+%\|[^|]*\|[^|\[]*\[[^\]]*\]?\s*$")
 _NARROWEST, _WIDEST = 48, 400
 _USUAL_WIDTHS = (80, 100, 120)
+_CODE = "    "  # what a line of code below its frame begins with
 _MAY_GO_ON = re.compile(rf'\s*File "|(?:{NAME}): |(?:\w+ )?(?:ERROR|[Ee]rror|fatal)\b')
 _BEGINS = re.compile(r'\s*File "|\[|\d{4}-\d\d|' + re.escape(START) + r"|(?:[A-Za-z_]\w*\.)*[A-Z]\w*: ")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
@@ -88,7 +89,8 @@ def _joined(lines: Lines) -> Lines:
         return lines
     made: list[tuple[int, str]] = []
     for at, (number, line) in enumerate(lines.numbered()):
-        if at in broken and made and made[-1][1].strip("=-─━ #*") and not _BEGINS.match(line):
+        goes_on = made and made[-1][1].strip("=-─━ #*") and not (line[:4] == _CODE and _whole(made[-1][1]))
+        if at in broken and goes_on and not _BEGINS.match(line):
             made[-1] = made[-1][0], made[-1][1] + broken[at] + line
         else:
             made.append((number, line))

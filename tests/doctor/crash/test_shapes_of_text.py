@@ -242,3 +242,11 @@ def test_a_message_with_empty_lines_that_two_writers_wrote() -> None:
     )
     text = doubled(traceback(error.partition("\n")[0], ("/x/run.py", "main", "load()")) + error.partition("\n")[2])
     assert "Cannot access gated repo" in the_failure(text).message
+
+
+def test_a_frame_that_is_by_chance_as_wide_as_a_window_ends_there() -> None:
+    line = '  File "/v/lib/{}.py", line 3, in f'
+    line = line.format("x" * (82 - len(line)))
+    assert len(line) == 80
+    found = explain(f"Traceback (most recent call last):\n{line}\n    x()\nValueError: odd\n", SIGNATURES).failure
+    assert found is not None and [frame.function for frame in found.frames] == ["f"]
