@@ -2,10 +2,10 @@
 
     python -m zdoctor.maintenance.mine_raised PACKAGE SOURCE ...
 
-A SOURCE is one of mine_names. Of each text are written down the exception, the function and the file, what the test
-before it asks for, and, where only some versions have the text, the first that has it and the first that has it no
-more. A text that several functions have stands once. Beside the texts stand the classes and functions that a package
-makes, and whatever they have or take.
+A SOURCE is one of mine_names. Of each text are written down a fingerprint, the exception, the function and the file,
+what the test before it asks for, and, where only some versions have the text, the first that has it and the first
+that has it no more. A text that several functions have stands once. Beside the texts stand the classes and functions
+that a package makes, and whatever they have or take. No sentence and no code of a package is in the file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from zdoctor.doctor.crash.fingerprints import fingerprint_of
 from zdoctor.doctor.crash.raised import RAISED
 from zdoctor.doctor.crash.versions import release
 
 from .mine_names import Sources, sources_by_version
-from .raising import Raised, told
+from .raising import MOST_WORDS, Raised, told
 
 # What no log of a training comes through.
 _UNUSED = re.compile(
@@ -75,7 +76,15 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
         holds = next(iter({one.holds for one in same}), ()) if len({one.holds for one in same}) == 1 else ()
         argument = _common(one.argument for one in same)
         error = Counter(one.error for one in same).most_common(1)[0][0]
-        row = [error, words, function, argument, since, gone, *holds]
+        row = [
+            error,
+            fingerprint_of(words, goes_on=len(words) >= MOST_WORDS),
+            function,
+            argument,
+            since,
+            gone,
+            *holds,
+        ]
         while not row[-1]:
             row.pop()
         files[path].append(row)

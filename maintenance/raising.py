@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -10,6 +12,10 @@ from typing import NamedTuple
 
 # A condition of more characters says less than the words themselves.
 LONGEST = 90
+MOST_NAMES = 4
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_DOTTED = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)(\()?")  # one that is called is none
+_NO_NAMES = {*dir(builtins), *keyword.kwlist}
 # As much of a text as is written down; two that begin alike are told alike.
 MOST_WORDS = 150
 ALIASES = {"EnvironmentError": "OSError", "IOError": "OSError"}
@@ -225,7 +231,7 @@ def _kind(test: ast.expr) -> tuple[str, ...]:
     match test:
         case ast.BoolOp(op=ast.And(), values=values):
             alone = next((inner for one in values if (inner := _kind(_plain(one)))[0] == "lacking"), None)
-            return alone or ("holds", ast.unparse(test))
+            return alone or ("asks", ast.unparse(test))
         case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
             return "none", ast.unparse(left)
         case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
@@ -246,9 +252,9 @@ def _kind(test: ast.expr) -> tuple[str, ...]:
                 return "lacking", lacking[1]
             if (path := _EXISTS.fullmatch(code)) is not None:
                 return "path", path[1] or path[2]
-            return ("empty", code) if isinstance(what, ast.Name | ast.Attribute) else ("holds", f"not {code}")
+            return ("empty", code) if isinstance(what, ast.Name | ast.Attribute) else ("asks", code)
         case _:
-            return "holds", ast.unparse(test)
+            return "asks", ast.unparse(test)
 
 
 def _listed(node: ast.expr) -> str:
@@ -258,5 +264,37 @@ def _listed(node: ast.expr) -> str:
 
 def _short(kind: tuple[str, ...]) -> tuple[str, ...]:
     code = "".join(kind)
-    fine = all(kind[1:]) and len(code) <= LONGEST and not re.search(r"[\n`]|[.!?] |; ", code)
-    return tuple(part.replace("self.", "") for part in kind) if fine else ()
+    if not all(kind[1:]) or len(code) > LONGEST or re.search(r"[\n`]|[.!?] |; ", code):
+        return ()
+    kind = tuple(part.replace("self.", "") for part in kind)
+    return kind if kind[0] != "asks" and all(map(_is_plain, kind[1:])) else _asked(kind[1:])
+
+
+def _asked(parts: Iterable[str]) -> tuple[str, ...]:
+    """Of a condition that is more than a name and its values only what it looks at: code is the package's own."""
+    found = (one for part in parts for one in _DOTTED.finditer(_QUOTED.sub("", part)))
+    few = list(dict.fromkeys(one[1] for one in found if not one[2] and one[1] not in _NO_NAMES))
+    return ("asks", ", ".join(few)) if 0 < len(few) <= MOST_NAMES else ()
+
+
+def _is_plain(part: str) -> bool:
+    try:
+        return _plainly(ast.parse(part, mode="eval").body)
+    except SyntaxError:
+        return part.isidentifier()
+
+
+def _plainly(node: ast.expr) -> bool:
+    match node:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=inner) | ast.Attribute(value=inner):
+            return _plainly(inner)
+        case ast.Subscript(value=what, slice=index):
+            return _plainly(what) and _plainly(index)
+        case ast.Tuple(elts=several):
+            return all(map(_plainly, several))
+        case ast.Call(func=what, args=args, keywords=[]):
+            return _plainly(what) and len(args) < 2 and all(map(_plainly, args))
+        case _:
+            return False

@@ -1,7 +1,7 @@
 """What packages say themselves as they stop, and whose classes and functions there are, where no entry knows more.
 
-maintenance/mine_raised.py writes `raised/PACKAGE.json.gz`, from the packages' sources: each text with the exception,
-the function and the file it stands in, and what the test before it asks for.
+maintenance/mine_raised.py writes `raised/PACKAGE.json.gz`, from the packages' sources: each text as a fingerprint,
+with the exception, the function and the file it stands in, and what the test before it asks for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..model.crashes import Failure, Frame, Known
+from .fingerprints import Message, length
 from .versions import INSTALLED_AS, TRAINERS, source_of
 
 RAISED = Path(__file__).with_name("raised")
-# Of a text of which only the beginning is written down.
-CUT = 150
 _FILE = re.compile(r"(?:site|dist)-packages[/\\](?:optimum[/\\](?=quanto))?(\w+)[/\\]")
 # What Python itself says, and packages after it where they compute what an object has.
 _PYTHONS = re.compile(
@@ -40,41 +39,31 @@ _HOLDS = {
     "differ": "It does so where {what} and {allowed} are not the same.",
     "lacking": "It does so where the package {what} is not installed.",
     "path": "It does so where there is no file or folder {what}.",
-    "holds": "It does so where this holds: {what}.",
+    "asks": "It looks at {what} there.",
 }
 
 
 class Raised(NamedTuple):
-    """One text: `words` has {} for each value, `holds` is the kind of the condition and what it is about."""
+    """One text, as its fingerprint; `holds` is the kind of the condition and what it is about."""
 
     package: str
     file: str
     error: str
-    words: str
+    fingerprint: str
     function: str
     argument: str
     since: str
     gone: str
     holds: tuple[str, ...]
 
-    def fits(self, failure: Failure, message: str, *, framed: bool) -> bool:
-        if failure.name not in ("Said", "Reported") and self.error != failure.name:
-            return False
-        first, *others = self.words.split("{}")
-        if not message.startswith(first) or (not first and not framed):
-            return False
-        at = len(first)
-        for piece in others:
-            at = message.find(piece, at)
-            if at < 0:
-                return False
-            at += len(piece)
-        return bool(others and not others[-1]) or at == len(message) or len(self.words) >= CUT
+    def fits(self, failure: Failure, message: Message, *, framed: bool) -> bool:
+        named = failure.name not in ("Said", "Reported")
+        return (not named or self.error == failure.name) and message.fits(self.fingerprint, from_start=not framed)
 
 
 def texts() -> Iterator[Raised]:
     """All of them."""
-    yield from (one for package in _packages() for _, one in _texts(package))
+    yield from (one for package in _packages() for one in _texts(package))
 
 
 def by_source(failure: Failure) -> Known | None:
@@ -88,16 +77,14 @@ def _said(failure: Failure) -> Known | None:
         return None
     frame = failure.frames[-1] if failure.frames else None
     packages = _packages() if frame is None else [name for name in (_owner(frame),) if name in _packages()]
+    held = Message(message)
     found = [
-        one
-        for package in packages
-        for longest, one in _texts(package)
-        if longest in message and one.fits(failure, message, framed=frame is not None)
+        one for package in packages for one in _texts(package) if one.fits(failure, held, framed=frame is not None)
     ]
     found = [one for one in found if one.package not in TRAINERS] or found  # which copy what libraries have
     if len({one.package for one in found}) != 1:
         return None
-    one = max(found, key=lambda one: len(one.words))
+    one = max(found, key=lambda one: length(one.fingerprint))
     package = INSTALLED_AS.get(one.package, one.package)
     said = [_place(one, package, frame)]
     if one.holds:
@@ -220,24 +207,19 @@ def _raised(
     package: str,
     file: str,
     error: str,
-    words: str,
+    fingerprint: str,
     function: str = "",
     argument: str = "",
     since: str = "",
     gone: str = "",
     *holds: str,
 ) -> Raised:
-    return Raised(package, file, error, words, function, argument, since, gone, holds)
+    return Raised(package, file, error, fingerprint, function, argument, since, gone, holds)
 
 
 @cache
-def _texts(package: str) -> tuple[tuple[str, Raised], ...]:
-    """Each text with the longest part of it that never changes."""
-    return tuple(
-        (max(row[1].split("{}"), key=len), _raised(package, file, *row))
-        for file, rows in document(package)["files"].items()
-        for row in rows
-    )
+def _texts(package: str) -> tuple[Raised, ...]:
+    return tuple(_raised(package, file, *row) for file, rows in document(package)["files"].items() for row in rows)
 
 
 @cache
