@@ -1,4 +1,4 @@
-"""Make doctor/families/record/steps.json anew: what a training step holds, of every transformer that was mined.
+"""Make doctor/families/record/held/ anew: what a training step holds, of every transformer that was mined.
 
     python -m zdoctor.maintenance.mine_steps [CLASS ...] [--source CHECKOUT]
 
@@ -26,7 +26,7 @@ from zdoctor.doctor.families.components.autoencoder_kl import VAE
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
 from zdoctor.doctor.families.models.wan import WAN22_5B
 from zdoctor.doctor.families.record.mined import mined_class_of, mined_tensors
-from zdoctor.doctor.families.record.steps import STEPS_FILE, WHOLE, Tokens, terms
+from zdoctor.doctor.families.record.steps import HELD, WHOLE, Tokens, terms
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.rehearsal.inputs import Batch
@@ -282,13 +282,14 @@ def main(names: list[str]) -> None:
             lists = lists_of(name)
             configs = OF_TRAINERS[name].configs if name in OF_TRAINERS else CONFIGS[name]
             found = {"from": version, "tables": [mined(name, config, lists) for config in configs]}
-        before = json.loads(STEPS_FILE.read_text("utf-8")) if STEPS_FILE.exists() else {}
-        STEPS_FILE.write_text(text_of({**before, name: found}), "utf-8")
+        file = HELD / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text_of(found), "utf-8")
 
 
 def text_of(found: Mapping[str, Any]) -> str:
     """The file's text: a line for each list of figures."""
-    text = json.dumps(dict(sorted(found.items())), indent=1)
+    text = json.dumps(found, indent=1)
     return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m.group(1)) + "]", text) + "\n"
 
 

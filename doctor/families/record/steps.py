@@ -1,6 +1,7 @@
-"""What a training step of a transformer holds, as mined from the class itself: `steps.json`, and how it is read.
+"""What a training step of a transformer holds, as mined from the class itself: `held/`, and how it is read.
 
-maintenance/mine_steps.py writes that file and says how. A row is an amount of bytes for each of what `terms` counts.
+maintenance/mine_steps.py writes a file for each class there. A row is an amount of bytes for each of what
+`terms` counts.
 For each way of computing (doctor/train/rehearsal/step.py), for `one` picture at a time and for `several`, the file
 has the rows of each list of blocks, in the order they run: what each block leaves behind (`carry` where it is
 computed again in backward, `keep` where it is not), and the highest beside that while backward goes through one
@@ -19,7 +20,7 @@ from typing import Any
 
 from ...model.record import dataclass
 
-STEPS_FILE = Path(__file__).with_name("steps.json")
+HELD = Path(__file__).with_name("held")
 WHOLE = ""  # the list of a model that has no lists of blocks
 Row = Sequence[float]
 
@@ -55,21 +56,28 @@ def terms(tokens: Tokens) -> tuple[int, ...]:
 
 
 @cache
-def _all() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(STEPS_FILE.read_text("utf-8"))
+def _mined() -> frozenset[str]:
+    return frozenset(file.relative_to(HELD).with_suffix("").as_posix() for file in HELD.rglob("*.json"))
+
+
+@cache
+def _of(class_name: str) -> Mapping[str, Any]:
+    if class_name not in _mined():  # which a config may have named
+        return {}
+    found: Mapping[str, Any] = json.loads((HELD / f"{class_name}.json").read_text("utf-8"))
     return found
 
 
 def vae_bytes(class_name: str, *, autocast: bool = False) -> tuple[float, float] | None:
     """What a VAE takes in 16 bits for a pixel that it encodes, and decodes; None for a class that was not mined."""
-    found = _all().get(class_name)
+    found = _of(class_name)
     decode = "decode under autocast" if autocast else "decode"
-    return None if found is None else (found["encode"], found[decode])
+    return (found["encode"], found[decode]) if found else None
 
 
 def mined_tables(class_name: str) -> Sequence[Mapping[str, Any]]:
     """What was mined of a class, for each of its published configs; nothing where it was not."""
-    tables: Sequence[Mapping[str, Any]] = _all().get(class_name, {}).get("tables", ())
+    tables: Sequence[Mapping[str, Any]] = _of(class_name).get("tables", ())
     return tables
 
 
