@@ -41,7 +41,7 @@ from .runtime.train_error import TrainError
 from .sampling.preview_samples import PreviewSamples
 from .settings.explain import explain
 from .settings.names import DTYPES, class_path
-from .step.flow_matching import FlowMatchingLoss
+from .step.batch_loss import BatchLoss
 from .step.optimizer import BY_BITSANDBYTES, try_optimizer
 from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
@@ -194,7 +194,7 @@ def _made(
     whole = job.model if job.model.is_dir() else base.config.parent
     record = base.family.RECORD
     noising = noising_of(record, scheduler_config(record, whole, model, recipe.loss))
-    objective = FlowMatchingLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks, noising)
+    objective = BatchLoss(recipe, model, network, *data, seed, place.device, place.dtype, job.ranks, noising)
     if place.offloaded:
         away = swap_share(model, objective.reached, place.offloaded, place.device)
         progress.note(f"{away / 1e9:.1f} GB of the weights stay in host memory (layer_offloading).")

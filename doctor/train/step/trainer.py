@@ -21,8 +21,8 @@ from ..network.lora import as_saved, network_dropout, parameter_groups, trainabl
 from ..runtime.train_error import TrainError
 from ..settings.names import OPTIMIZERS
 from ..transformer.transformer_blocks import checkpoint_blocks
+from .batch_loss import BatchLoss, mixed_seed
 from .divergence import explain_divergence
-from .flow_matching import FlowMatchingLoss, mixed_seed
 from .lr_scheduler import lr_factor
 from .optimizer import as_switched, clip_gradients, make_optimizer, optimizer_step
 
@@ -54,7 +54,7 @@ class TrainingState:
 class Trainer:
     """The trained weights and what moves them; what step n does follows from the seed and n alone."""
 
-    def __init__(self, objective: FlowMatchingLoss, items: Sequence[TrainingItem], progress: Progress) -> None:
+    def __init__(self, objective: BatchLoss, items: Sequence[TrainingItem], progress: Progress) -> None:
         recipe = self.recipe = objective.recipe
         self.objective = objective
         self.network = objective.network

@@ -20,7 +20,7 @@ from zdoctor.doctor.train import TrainError
 from zdoctor.doctor.train.output.checkpoint_files import write_state
 from zdoctor.doctor.train.runtime.atomic_files import atomic_file
 from zdoctor.doctor.train.sampling import preview_samples as preview
-from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
+from zdoctor.doctor.train.step.batch_loss import BatchLoss
 from zdoctor.doctor.train.step.optimizer import optimizer_step
 from zdoctor.doctor.train.step.trainer import Trainer
 
@@ -50,9 +50,9 @@ def following(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def fails_at(monkeypatch: pytest.MonkeyPatch, step: int, call: int, fail: Callable[[Tensor], Any]) -> None:
     """From now on `fail` gets the answer of the model, as often as it is asked within step `step`, from `call` on."""
-    whole, calls, done = FlowMatchingLoss.predict, [], following(monkeypatch)
+    whole, calls, done = BatchLoss.predict, [], following(monkeypatch)
 
-    def predict(self: FlowMatchingLoss, *inputs: Any) -> Tensor:
+    def predict(self: BatchLoss, *inputs: Any) -> Tensor:
         guess = whole(self, *inputs)
         if done[0] == step - 1:
             calls.append(step)
@@ -60,7 +60,7 @@ def fails_at(monkeypatch: pytest.MonkeyPatch, step: int, call: int, fail: Callab
                 fail(guess)
         return guess
 
-    monkeypatch.setattr(FlowMatchingLoss, "predict", predict)
+    monkeypatch.setattr(BatchLoss, "predict", predict)
 
 
 def same(one: str | None, other: str | None) -> bool:
@@ -132,7 +132,7 @@ def test_what_fails_between_two_steps_loses_none(
         monkeypatch.setattr(preview, "denoise", fail)
     else:
         done = following(monkeypatch)
-        monkeypatch.setattr(FlowMatchingLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
+        monkeypatch.setattr(BatchLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
     run = run_with(steps=4, sample_every=2, disable_sampling=False, samples=(SAMPLE,), skip_first_sample=True)
     with pytest.raises(TrainError, match=r"GPU ran out of memory.*The run is saved at step 2; the same command"):
         go(run, tiny, circles, tmp_path, held_out=1)
@@ -173,7 +173,7 @@ def test_a_lora_that_is_said_to_be_there_is_there(
         raise full()
 
     done = following(monkeypatch)
-    monkeypatch.setattr(FlowMatchingLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
+    monkeypatch.setattr(BatchLoss, "unweighted_losses", lambda *_: fail() if done[0] else torch.zeros(1))
     lora = tmp_path / "circles.safetensors"
     with pytest.raises(TrainError, match=r"All 1 steps are done and saved in (.*)\.$") as told:
         go(run_with(steps=1), tiny, circles, tmp_path, held_out=1, max_minutes=1e6)

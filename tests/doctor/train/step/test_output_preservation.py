@@ -23,7 +23,7 @@ from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.sampling.preview_samples import prompts_to_encode
-from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
+from zdoctor.doctor.train.step.batch_loss import BatchLoss
 from zdoctor.doctor.train.step.loss import preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
@@ -57,7 +57,7 @@ def trainer(tiny: Path, circles: Path, cache: Path, **changes: Any) -> Trainer:
     generator = torch.Generator().manual_seed(1)
     masks = LossMasks(EncodingCache(cache), 8)
     masks.prepare(items, lambda _: None)
-    objective = FlowMatchingLoss(run.recipe, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
+    objective = BatchLoss(run.recipe, model, network, latents, texts, masks, 7, CPU, torch.float32, Ranks())
     made = Trainer(objective, items, Recorder())
     for parameter in made.parameters.values():
         parameter.data = 0.05 * torch.randn(parameter.shape, generator=generator)

@@ -24,7 +24,7 @@ from zdoctor.doctor.train.dataset.training_items import TrainingItem
 from zdoctor.doctor.train.distributed.launcher import _end_stopped
 from zdoctor.doctor.train.distributed.ranks import RankLost, Ranks
 from zdoctor.doctor.train.kernels.quantized_linear import Quantization
-from zdoctor.doctor.train.step.flow_matching import FlowMatchingLoss
+from zdoctor.doctor.train.step.batch_loss import BatchLoss
 from zdoctor.doctor.train.transformer.fsdp import ShardPlan, local_shard
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.doctor.train.transformer.transformer_blocks import block_names
@@ -182,14 +182,14 @@ def test_a_run_is_the_same_with_a_shared_base(
 
 def hit(ranks: Ranks, run: Run, name: str, rank: int, places: tuple[Path, Path, Path]) -> str:
     """The signal `name` reaches process `rank` as the third step begins."""
-    real = FlowMatchingLoss.batch_losses
+    real = BatchLoss.batch_losses
 
-    def parts(self: FlowMatchingLoss, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
+    def parts(self: BatchLoss, index: int, items: Sequence[TrainingItem]) -> Iterator[Tensor]:
         if index == 2 * run.recipe.gradient_accumulation and ranks.rank == rank:
             os.kill(os.getpid(), signal.Signals[name])
         return real(self, index, items)
 
-    FlowMatchingLoss.batch_losses = parts  # type: ignore[method-assign]
+    BatchLoss.batch_losses = parts  # type: ignore[method-assign]
     try:
         shared(ranks, run, places, held_out=1)
     except RankLost as error:

@@ -45,7 +45,7 @@ class _Batch(NamedTuple):
 
 
 @dataclass
-class FlowMatchingLoss:
+class BatchLoss:
     """The loss of each batch; what is random in batch n follows from the seed and n alone."""
 
     recipe: Recipe
