@@ -87,7 +87,7 @@ VAES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "AutoencoderKLFlux2": ("AutoencoderKLFlux2", {}),
     "AutoencoderKLQwenImage": ("AutoencoderKLQwenImage", {}),
     "AutoencoderKLWan": ("AutoencoderKLWan", {}),
-    "AutoencoderKLWan 2.2": WAN22_5B.published["vae"],
+    "AutoencoderKLWan2.2": WAN22_5B.published["vae"],
     "AutoencoderKLLTX2Video": ("AutoencoderKLLTX2Video", {}),
 }
 # Of classes whose depths no keys of their own count.

@@ -114,7 +114,7 @@ WAN22_5B = replace(
     name="wan22_5b",
     title="Wan 2.2 5B",
     published={**WAN21.published, "vae": ("AutoencoderKLWan", _VAE_5B)},
-    memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_5B), pixels=32, vae="AutoencoderKLWan 2.2"),
+    memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_5B), pixels=32, vae="AutoencoderKLWan2.2"),
     base_version="wan22_5b",
     repos={"wan2.2-ti2v": "Wan-AI/Wan2.2-TI2V-5B-Diffusers"},
 )
