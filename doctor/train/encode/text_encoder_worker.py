@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...progress import Progress
-from ..runtime.heavy_imports import explained_imports
+from ..runtime.heavy_imports import QUANTIZERS, explained_imports, without
 from ..runtime.train_error import TrainError
 from .text_encoder_process import EncodeRequest
 
@@ -33,7 +33,9 @@ def main() -> int:
     try:
         with explained_imports():
             import torch
-            import transformers.modeling_utils  # noqa: F401
+
+            with without(QUANTIZERS):
+                import transformers.modeling_utils  # noqa: F401
 
             from ..runtime.gpu_failures import explain_gpu_failures
             from .text_embeddings import encode_texts

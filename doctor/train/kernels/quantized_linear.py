@@ -78,7 +78,7 @@ def _float8(scaled: Tensor) -> Tensor:
 
 def _nearest(weight: Tensor, scales: Tensor, code: Callable[[Tensor], Tensor]) -> Tensor:
     """Of n x rows `scales` that of each row by which its weights are stored best."""
-    scaled = weight / scales[..., None]
+    scaled = weight.contiguous() / scales[..., None]
     miss = torch.linalg.vector_norm(code(scaled.clone()).float().sub_(scaled), dim=2).mul_(scales.abs())
     return scales.gather(0, miss.argmin(dim=0, keepdim=True))[0]
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .train_error import TrainError, first_line
 
+# What diffusers and transformers import wherever it is installed, and the runner never uses: other quantizers, which
+# take 1.6 s, warn of what they lack, and end the start where they were made for another PyTorch.
+QUANTIZERS = ("torchao", "bitsandbytes", "optimum")
 # What diffusers imports besides, and a process that only trains does not use: the library of text encoders, the
 # LoRAs of another one, and torch's compiler.
-HIDDEN = ("transformers", "peft", "torchvision", "torch._dynamo")
+HIDDEN = (*QUANTIZERS, "transformers", "peft", "torchvision", "torch._dynamo")
 
 
 @contextmanager
@@ -59,21 +62,30 @@ def import_lean(package: str, module: str) -> None:
     """
     import torch
 
-    hidden = [name for name in HIDDEN if name not in sys.modules]
     compiler: Any = torch.compiler
     disable = compiler.disable
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not found
     compiler.disable = _left_alone
     try:
-        importlib.import_module(f"{package}.{module}")
+        with without(HIDDEN):
+            importlib.import_module(f"{package}.{module}")
     except (ImportError, RuntimeError, AttributeError):
         for name in [name for name in sys.modules if name.partition(".")[0] == package]:
             del sys.modules[name]
     finally:
         compiler.disable = disable
+    _keep_compiler_away()
+
+
+@contextmanager
+def without(names: Iterable[str]) -> Iterator[None]:
+    """Within the block these packages are not found, but for those that are imported already."""
+    hidden = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not found
+    try:
+        yield
+    finally:
         for name in hidden:
             del sys.modules[name]
-    _keep_compiler_away()
 
 
 def _left_alone(function: Callable[..., Any] | None = None, *_args: Any, **_options: Any) -> Any:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TRAIN = """
 from zdoctor.doctor.train import TrainError, _loop
 try:
@@ -16,13 +18,38 @@ except TrainError as error:
 """
 
 
+def installed(folder: Path, name: str, version: str, text: str) -> None:
+    """A package of one file, with what pip writes beside it."""
+    package, metadata = folder / name, folder / f"{name}-{version}.dist-info"
+    package.mkdir()
+    (package / "__init__.py").write_text(text)
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+ENCODE = """
+from zdoctor.doctor.train.runtime.heavy_imports import QUANTIZERS, without
+with without(QUANTIZERS):
+    import transformers.modeling_utils
+from transformers import AutoTokenizer, Qwen3Config, Qwen3Model
+sizes = dict(num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=8)
+print(Qwen3Model(Qwen3Config(vocab_size=8, hidden_size=8, intermediate_size=8, **sizes)).num_parameters() > 0)
+"""
+
+
+@pytest.mark.parametrize("script", [TRAIN.format(lean=True), ENCODE], ids=["train", "encode"])
+def test_quantizers_for_another_pytorch_end_no_run(script: str, tmp_path: Path) -> None:
+    """The runner uses none of them; ai-toolkit's environment has all."""
+    for name, version in (("torchao", "0.18.0"), ("bitsandbytes", "0.50.2")):
+        installed(tmp_path, name, version, "raise RuntimeError('made for another PyTorch')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("", "True") and "another PyTorch" not in done.stderr
+
+
 def test_a_torchvision_for_another_pytorch_is_named(tmp_path: Path) -> None:
     """The real diffusers and transformers import it wherever it is installed, and fail far from it."""
-    package, metadata = tmp_path / "torchvision", tmp_path / "torchvision-0.28.0.dist-info"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')\n")
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
+    installed(tmp_path, "torchvision", "0.28.0", "raise RuntimeError('operator torchvision::nms does not exist')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     words = [sys.executable, "-c", TRAIN.format(lean=False)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
