@@ -105,10 +105,10 @@ def test_another_architecture_is_said_alone_and_another_setting_first(
     """Of another architecture the memory is not known, which by itself sounds as if that could be mended."""
     file = Path(config(tiny, tmp_path / "nowhere"))
     text = file.read_text()
-    file.write_text(text.replace("arch: zimage", "arch: sdxl"))
+    file.write_text(text.replace("arch: zimage", "arch: lumina2"))
     assert main(["train", str(file)]) == 2
     said = capsys.readouterr()
-    assert "The architecture sdxl is not supported" in said.err and "nowhere" not in said.out + said.err
+    assert "The architecture lumina2 is not supported" in said.err and "nowhere" not in said.out + said.err
     file.write_text(text.replace("optimizer: adamw", "optimizer: nobody"))
     assert text != file.read_text() and main(["train", str(file)]) == 1
     said = capsys.readouterr()
