@@ -45,6 +45,20 @@ LEVELS = (
 )
 
 
+def _multiplies_sums() -> bool:
+    """Whether PyTorch has oneDNN's product in bfloat16 that also multiplies, a private function of its compiler."""
+    onednn: Any = torch.ops.mkldnn
+    two = torch.full((1, 1), 2.0, dtype=torch.bfloat16)
+    try:
+        supported = bool(onednn._is_mkldnn_bf16_supported())
+        return supported and onednn._linear_pointwise.binary(two, two, two, None, "mul").item() == 8.0
+    except (AttributeError, RuntimeError):
+        return False
+
+
+MULTIPLIES_SUMS = _multiplies_sums()
+
+
 def storage_of(kind: Quantization, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Returns dtype and shape of the codes and of the scale of a weight (out x in)."""
     rows, columns = shape
@@ -144,20 +158,10 @@ def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
 def _times_rows(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
     """Returns x times the rows of a matrix, each times its scale: on a CPU before it is rounded and written down."""
     by = scale.to(x.dtype)
-    if x.dim() == 2 and x.dtype == torch.bfloat16 and x.device.type == "cpu" and _multiplies_sums():
+    if x.dim() == 2 and x.dtype == torch.bfloat16 and x.device.type == "cpu" and MULTIPLIES_SUMS:
         y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, by[None], matrix, None, "mul")
         return y
     return nn.functional.linear(x, matrix).mul_(by)
-
-
-@cache
-def _multiplies_sums() -> bool:
-    """Whether PyTorch has oneDNN's product in bfloat16 that also multiplies, a private function of its compiler."""
-    onednn: Any = torch.ops.mkldnn
-    try:
-        return bool(onednn._is_mkldnn_bf16_supported()) and hasattr(onednn._linear_pointwise, "binary")
-    except (AttributeError, RuntimeError):
-        return False
 
 
 class _Multiply(torch.autograd.Function):

@@ -93,9 +93,9 @@ def test_what_is_summed_and_scaled_is_rounded_once_where_this_torch_can(
     rounded: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """bfloat16 has 8 bits: rounding once is wrong by about 0.0017, twice by 0.0024, measured over a whole matrix."""
-    if rounded == 1 and not quantized_linear._multiplies_sums():
+    if rounded == 1 and not quantized_linear.MULTIPLIES_SUMS:
         pytest.skip("this PyTorch has no such product")
-    monkeypatch.setattr(quantized_linear, "_multiplies_sums", lambda: rounded == 1)
+    monkeypatch.setattr(quantized_linear, "MULTIPLIES_SUMS", rounded == 1)
     x = torch.randn(50, 512, generator=torch.Generator().manual_seed(1)).bfloat16()
     linear = QuantizedLinear(*quantize_rows(weight(96, 512), "int8"), None, 512)
     exact = x.double() @ linear.weight().double().t()
