@@ -61,9 +61,7 @@ def weighed(found: Iterable[Finding], run: Run | None, schema: Schema | None) ->
     for finding in findings:
         settled = not finding.rule.startswith(_OF_SETTINGS) or finding.rule in _OF_TEXTS
         left_out = finding.where is None or finding.where.line is None
-        settled = settled or (
-            left_out and doubt == UNLESS_YOURS
-        )  # a fork has more words, and lacks as much without one
+        settled = settled or (left_out and doubt == UNLESS_YOURS)  # a fork lacks as much without a word of it
         unless = UNLESS_FILLED if finding.where in places else doubt if finding.evidence.get("new") is None else ""
         if finding.severity != "error" or settled or not unless:
             yield finding

@@ -35,6 +35,18 @@ def _spelt(prefixes: Iterable[str], names: str) -> tuple[_Spelling, ...]:
 
 _KOHYA = ("down", "dot")
 _COMFYUI = _spelt(("lora_unet_", "diffusion_model."), "o")
+_OF_FLUX: Mapping[str, tuple[_Spelling, ...]] = {
+    "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
+    "diffusers": (
+        _Spelling("transformer.", "d", ("A", "dot")),
+        _Spelling("transformer.", "d", ("down",), (False,)),
+        _Spelling("lora_unet_", "o", ("down",)),
+        _Spelling("diffusion_model.", "o", ("down",)),
+    ),
+    "ai-toolkit": (_Spelling("transformer.", "d", ("A", "down")),),
+    "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
+    "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
+}
 _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
     "ZImageTransformer2DModel": {
         "ComfyUI": (*_COMFYUI, *_spelt(("diffusion_model.", "transformer.", "lycoris_", ""), "d")),
@@ -50,30 +62,8 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
             *(_Spelling(prefix, "d", ("A", "down")) for prefix in ("diffusion_model.", "transformer.")),
         ),
     },
-    "FluxTransformer2DModel": {
-        "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
-        "diffusers": (
-            _Spelling("transformer.", "d", ("A", "dot")),
-            _Spelling("transformer.", "d", ("down",), (False,)),
-            _Spelling("lora_unet_", "o", ("down",)),
-            _Spelling("diffusion_model.", "o", ("down",)),
-        ),
-        "ai-toolkit": (_Spelling("transformer.", "d", ("A", "down")),),
-        "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
-        "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
-    },
-    "ChromaTransformer2DModel": {
-        "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
-        "diffusers": (
-            _Spelling("transformer.", "d", ("A", "dot")),
-            _Spelling("transformer.", "d", ("down",), (False,)),
-            _Spelling("lora_unet_", "o", ("down",)),
-            _Spelling("diffusion_model.", "o", ("down",)),
-        ),
-        "ai-toolkit": (_Spelling("transformer.", "d", ("A", "down")),),
-        "sd-scripts": (_Spelling("lora_unet_", "o", ("down",)),),
-        "musubi-tuner": (_Spelling("lora_unet_", "o", ("down",)), _Spelling("diffusion_model.", "o", ("A", "down"))),
-    },
+    "FluxTransformer2DModel": _OF_FLUX,
+    "ChromaTransformer2DModel": _OF_FLUX,
     # diffusers' names are the original ones
     "QwenImageTransformer2DModel": {
         "ComfyUI": _spelt(("lora_unet_", "diffusion_model.", "transformer.", "lycoris_", ""), "d"),

@@ -46,15 +46,20 @@ def text_encoder(
             [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
         given = tokenizer(prompt, padding="max_length", truncation=True, max_length=PROMPT, return_tensors="pt")
-        found = model(
-            input_ids=given.input_ids.to(device),
-            attention_mask=given.attention_mask.to(device),
-            output_hidden_states=True,
-            use_cache=False,
-        ).hidden_states
-        return {"states": torch.cat([found[layer][0] for layer in LAYERS], dim=-1).cpu()}
+        return stacked_states(model, given, LAYERS)
 
     return encode
+
+
+def stacked_states(model: Any, given: Any, layers: Sequence[int]) -> dict[str, Tensor]:
+    """What these layers of a language model give for one tokenized prompt, side by side; on the CPU."""
+    found = model(
+        input_ids=given.input_ids.to(model.device),
+        attention_mask=given.attention_mask.to(model.device),
+        output_hidden_states=True,
+        use_cache=False,
+    ).hidden_states
+    return {"states": torch.cat([found[layer][0] for layer in layers], dim=-1).cpu()}
 
 
 def predict(

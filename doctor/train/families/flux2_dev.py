@@ -62,12 +62,6 @@ def text_encoder(
             max_length=flux2.PROMPT,
             return_tensors="pt",
         )
-        found = model(
-            input_ids=given.input_ids.to(device),
-            attention_mask=given.attention_mask.to(device),
-            output_hidden_states=True,
-            use_cache=False,
-        ).hidden_states
-        return {"states": torch.cat([found[layer][0] for layer in LAYERS], dim=-1).cpu()}
+        return flux2.stacked_states(model, given, LAYERS)
 
     return encode

@@ -7,10 +7,15 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
+from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.sampling.sampler import denoise
 
 
 def pipeline_of(made: Any, folder: Path) -> Any:
@@ -26,3 +31,20 @@ def embedded_by(family: ModuleType, folder: Path, cache: Path, *prompts: str, **
     texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
     assert texts.prepare(prompts, torch.device("cpu"), Progress()) == len(prompts)
     return [texts.get(prompt) for prompt in prompts]
+
+
+def sampled_by(
+    family: ModuleType,
+    prompt: SamplePrompt,
+    model: nn.Module,
+    folder: Path,
+    text: Any,
+    negative: Any,
+    guidance: float,
+) -> Tensor:
+    """The latent that a preview of this prompt ends with, by the model's scheduler in a folder."""
+    scheduler, asked = scheduler_of(family.RECORD, folder, model), replace(prompt, guidance=guidance)
+    place = torch.device("cpu")
+    latent = denoise(model, scheduler, asked, text, negative, shrink=8, dtype=torch.float32, device=place)
+    assert latent is not None
+    return latent

@@ -6,7 +6,6 @@ out; given a mask of truth values, as its authors, ai-toolkit and sd-scripts hav
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,20 @@ import pytest
 import torch
 from diffusers.pipelines.chroma.pipeline_chroma import ChromaPipeline
 from peft import LoraConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.families import chroma as family
-from zdoctor.doctor.train.families import packed, scheduler_of, unpacked
+from zdoctor.doctor.train.families import packed, unpacked
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
-from zdoctor.doctor.train.sampling.sampler import denoise
 
 from .patient import run_with
-from .pipelines import embedded_by, pipeline_of
+from .pipelines import embedded_by, pipeline_of, sampled_by
 
 CPU = torch.device("cpu")
 pipeline, embedded = partial(pipeline_of, ChromaPipeline), partial(embedded_by, family)
 PROMPT = SamplePrompt("a b ab", 48, 64, 3, 3, 4.0)
+sampled = partial(sampled_by, family, PROMPT)
 
 
 def encoded(pipe: Any, *prompts: str) -> tuple[Tensor, Tensor]:
@@ -116,18 +115,3 @@ def test_previews_are_those_of_the_pipeline(chroma: Path, tmp_path: Path, guidan
         output_type="latent",
     ).images
     torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
-
-
-def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
-    latent = denoise(
-        model,
-        scheduler_of(family.RECORD, folder, model),
-        replace(PROMPT, guidance=guidance),
-        text,
-        negative,
-        shrink=8,
-        dtype=torch.float32,
-        device=CPU,
-    )
-    assert latent is not None
-    return latent

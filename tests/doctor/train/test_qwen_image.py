@@ -10,20 +10,20 @@ import pytest
 import torch
 from diffusers.pipelines.qwenimage.pipeline_qwenimage import QwenImagePipeline
 from PIL import Image
-from torch import Tensor, nn
 
 from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
-from zdoctor.doctor.train.families import packed, scheduler_of
+from zdoctor.doctor.train.families import packed
 from zdoctor.doctor.train.families import qwen_image as family
-from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
+from zdoctor.doctor.train.sampling.sampler import decode_to_png
 
 from .patient import run_with
-from .pipelines import embedded_by, pipeline_of
+from .pipelines import embedded_by, pipeline_of, sampled_by
 
 CPU = torch.device("cpu")
 pipeline, embedded = partial(pipeline_of, QwenImagePipeline), partial(embedded_by, family)
 PROMPT = SamplePrompt("a red circle", 48, 64, 3, 3, 4.0)
+sampled = partial(sampled_by, family, PROMPT)
 RUN = run_with(architecture="qwen_image")
 
 
@@ -84,21 +84,6 @@ def test_previews_are_those_of_the_pipeline(qwen_image: Path, tmp_path: Path, gu
     image = pipeline_latent(pipe, guidance, "pil")[0]
     with Image.open(tmp_path / "ours.png") as written:
         assert max(abs(a - b) for a, b in zip(written.tobytes(), image.tobytes(), strict=True)) <= 1
-
-
-def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
-    latent = denoise(
-        model,
-        scheduler_of(family.RECORD, folder, model),
-        SamplePrompt(PROMPT.prompt, PROMPT.width, PROMPT.height, PROMPT.seed, PROMPT.steps, guidance),
-        text,
-        negative,
-        shrink=8,
-        dtype=torch.float32,
-        device=CPU,
-    )
-    assert latent is not None
-    return latent
 
 
 def pipeline_latent(pipe: Any, guidance: float, kind: str) -> Any:

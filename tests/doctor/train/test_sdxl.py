@@ -18,13 +18,13 @@ from peft import LoraConfig
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from zdoctor.doctor.model.recipe import Loss, SamplePrompt
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem
-from zdoctor.doctor.train.families import scheduler_config, scheduler_of
+from zdoctor.doctor.train.families import scheduler_config
 from zdoctor.doctor.train.families import sdxl as family
 from zdoctor.doctor.train.families.noising import Diffusion, noising_of, timesteps
 from zdoctor.doctor.train.network.lora import (
@@ -34,16 +34,17 @@ from zdoctor.doctor.train.network.lora import (
     read_initial_weights,
     trainable_parameters,
 )
-from zdoctor.doctor.train.sampling.sampler import decode_to_png, denoise
+from zdoctor.doctor.train.sampling.sampler import decode_to_png
 from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 
 from .patient import go, run_with
-from .pipelines import embedded_by, pipeline_of
+from .pipelines import embedded_by, pipeline_of, sampled_by
 
 CPU = torch.device("cpu")
 pipeline, embedded = partial(pipeline_of, StableDiffusionXLPipeline), partial(embedded_by, family)
 PROMPT = SamplePrompt("a b", 48, 64, 3, 3, 4.0)
+sampled = partial(sampled_by, family, PROMPT)
 TIMES = torch.tensor([300, 850], dtype=torch.float64) / 1000
 run_of = partial(run_with, architecture="sdxl", quantization=None, noise_scheduler="ddpm")
 
@@ -162,21 +163,6 @@ def with_scheduler(model: Path, folder: Path, **changes: Any) -> Path:
     name = json.loads(file.read_text())["_class_name"]
     index.write_text(json.dumps(json.loads(index.read_text()) | {"scheduler": ["diffusers", name]}))
     return folder
-
-
-def sampled(model: nn.Module, folder: Path, text: Any, negative: Any, guidance: float) -> Tensor:
-    latent = denoise(
-        model,
-        scheduler_of(family.RECORD, folder, model),
-        replace(PROMPT, guidance=guidance),
-        text,
-        negative,
-        shrink=8,
-        dtype=torch.float32,
-        device=CPU,
-    )
-    assert latent is not None
-    return latent
 
 
 def painted(pipe: Any, guidance: float, kind: str, **options: Any) -> Any:
