@@ -1,4 +1,4 @@
-"""Text encoders that are trained, too, are asked for each prompt anew; the cache has what they gave untrained."""
+"""LoRAs on text encoders (CLIP, T5): these encode each prompt anew in every step; what is cached is of untrained ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Noise is mixed into latents by its share (flow matching) or by a table of betas (diffusion), and a model predicts
-what follows from that.
+"""Noise schedules and what is predicted: flow matching, and diffusion by a table of betas (DDPM: epsilon or v).
 
 A time t in [0, 1] says how much noise there is; of diffusion it is the timestep in thousandths.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings
-from zdoctor.doctor.train.families import scheduler_of
+from zdoctor.doctor.train.families import FamilyModule, scheduler_of
 from zdoctor.doctor.train.sampling.sampler import denoise
 
 
@@ -25,7 +24,7 @@ def pipeline_of(made: Any, folder: Path) -> Any:
     return pipe
 
 
-def embedded_by(family: ModuleType, folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
+def embedded_by(family: FamilyModule, folder: Path, cache: Path, *prompts: str, **options: Any) -> list[Any]:
     """What the family's module makes of each prompt with the text encoders in a folder."""
     places = {name: folder / name for name in family.TEXT_PARTS}
     texts = TextEmbeddings(EncodingCache(cache), family, places, torch.float32, **options)
@@ -34,7 +33,7 @@ def embedded_by(family: ModuleType, folder: Path, cache: Path, *prompts: str, **
 
 
 def sampled_by(
-    family: ModuleType,
+    family: FamilyModule,
     prompt: SamplePrompt,
     model: nn.Module,
     folder: Path,
