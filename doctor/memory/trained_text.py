@@ -1,4 +1,4 @@
-"""What text encoders that learn hold beside the transformer, in zdoctor's own runner."""
+"""Memory of LoRAs on text encoders, beside the transformer, in zdoctor's own runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoRAs on text encoders (CLIP, T5): these encode each prompt anew in every step; what is cached is of untrained ones."""
+"""LoRAs on text encoders (CLIP, T5): these encode each prompt anew in each step; cached is what they gave untrained."""
 
 from __future__ import annotations
 
