@@ -1,4 +1,4 @@
-"""LoRAs on text encoders (CLIP, T5): these encode each prompt anew in each step; cached is what they gave untrained."""
+"""LoRAs on text encoders (CLIP, T5), which then encode each prompt anew; cached is what they gave untrained."""
 
 from __future__ import annotations
 
