@@ -39,13 +39,10 @@ from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import CaptionDraw, Dataset
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.train.components.vae import Vae
-from zdoctor.doctor.train.dataset.training_items import (
-    TrainingItem,
-    drawn_caption,
-    epoch_batches,
-    load_pixels,
-    read_training_items,
-)
+from zdoctor.doctor.train.dataset.batch_sampler import epoch_batches
+from zdoctor.doctor.train.dataset.captions import DrawnCaption, drawn_caption
+from zdoctor.doctor.train.dataset.pixels import load_pixels
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.latents import encode_image
 from zdoctor.doctor.trainers.simpletuner.datasets import buckets_of
 from zdoctor.doctor.trainers.simpletuner.options import PARSED
@@ -131,6 +128,11 @@ def tiny_vae() -> Vae:
         latent_channels=4,
     )
     return Vae(model.eval(), 8)
+
+
+def drawn_by(item: TrainingItem, seed: int) -> str:
+    """The caption of an item as it is drawn by this seed."""
+    return drawn_caption(item.drawn, random.Random(seed)) if item.drawn else item.caption
 
 
 def compare_pixels(counts: Counts, vae: Vae, item: TrainingItem, theirs: torch.Tensor) -> None:
@@ -278,7 +280,7 @@ def _their_draws(folder: Path, plain: Dataset, theirs: Callable[..., Any]) -> Co
             if trigger is not None:
                 text = inject(text, trigger, add_if_not_present=True)
             counts["draws"] += 1
-            counts["draws that are equal"] += text == drawn_caption(keyed[one.path], random.Random(number))
+            counts["draws that are equal"] += text == drawn_by(keyed[one.path], number)
     return counts
 
 
@@ -359,10 +361,9 @@ def sd_scripts(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str, 
                 random.seed(number)
                 text = its.process_caption(subset, one.caption)
                 counts["draws"] += 1
-                made = drawn_caption(keyed[one.absolute_path], random.Random(number))
-                counts["draws that are equal"] += text == made
-        (one, *_), (item, *_) = its.image_data.values(), keyed.values()
-        yield "draws", counts + _drawn_otherwise(its, its.image_to_subset[one.image_key], item)
+                counts["draws that are equal"] += text == drawn_by(keyed[one.absolute_path], number)
+        one, *_ = its.image_data.values()
+        yield "draws", counts + _drawn_otherwise(its, its.image_to_subset[one.image_key])
 
 
 # Texts and settings of captions that are more than tags between commas.
@@ -392,7 +393,7 @@ NAMES = {
 }
 
 
-def _drawn_otherwise(its: Any, subset: Any, item: TrainingItem) -> Counts:
+def _drawn_otherwise(its: Any, subset: Any) -> Counts:
     counts = Counter[str]()
     for text, asked, seed in itertools.product(TEXTS, ASKED, range(20)):
         how = CaptionDraw(**asked)
@@ -402,9 +403,7 @@ def _drawn_otherwise(its: Any, subset: Any, item: TrainingItem) -> Counts:
         random.seed(seed)
         said = its.process_caption(subset, text)
         counts["draws"] += 1
-        counts["draws that are equal"] += said == drawn_caption(
-            replace(item, raw=text, drawn=how), random.Random(seed)
-        )
+        counts["draws that are equal"] += said == drawn_caption(DrawnCaption(text, how), random.Random(seed))
     return counts
 
 
@@ -554,7 +553,7 @@ def simpletuner(sizes: int, pictures: int, captions: int) -> Iterator[tuple[str,
         ):
             text = handler.prepare_instance_prompt_from_textfile(str(item.picture.file), True, False, disk)
             theirs = handler._normalize_caption_payload(text) or [""]  # as it caches them
-            lines = {drawn_caption(item, random.Random(n)) for n in range(60)} if item.drawn else {item.caption}
+            lines = {drawn_by(item, n) for n in range(60)}
             pairs += zip(sorted({*theirs}), sorted(lines), strict=True)
         yield "captions", _compared(pairs)
         yield "token ids", compare_ids("simpletuner", folder, pairs)

@@ -16,7 +16,7 @@ from ..files import fingerprints
 from .base_model import BaseModel
 from .dataset.batch_sampler import BatchSampler
 from .dataset.dataset_changes import dataset_changes, dataset_fingerprint
-from .dataset.training_items import TrainingItem, caption_at, hold_out, read_training_items, uncaptioned
+from .dataset.training_items import TrainingItem, hold_out, read_training_items, uncaptioned
 from .device_placement import DevicePlacement
 from .encode.encoding_cache import EncodingCache
 from .encode.latents import Latents
@@ -139,7 +139,7 @@ def drawn_captions(batches: BatchSampler, step: int) -> list[tuple[TrainingItem,
         return []
     count = recipe.gradient_accumulation
     return [
-        (item, caption_at(item, batches.seed, index, place))
+        (item, item.caption_at(batches.seed, index, place))
         for index in range(step * count, recipe.steps * count)
         for place, item in enumerate(batches.batch(index))
         if item.drawn is not None
@@ -162,7 +162,5 @@ def _encoding(threads: int) -> Iterator[None]:
 def _listing(items: Sequence[TrainingItem]) -> str:
     """Identifies what is trained on: pictures, captions, crops, and their order."""
     shown = (" ".join(one.digest for one in (item.picture, *item.picture.controls)) for item in items)
-    told = "\n".join(
-        f"{digests} {item.crop} {item.raw or item.caption}" for digests, item in zip(shown, items, strict=True)
-    )
+    told = "\n".join(f"{digests} {item.crop} {item.written}" for digests, item in zip(shown, items, strict=True))
     return fingerprints.of_texts(told)

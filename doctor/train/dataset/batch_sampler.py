@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...model.recipe import Recipe
-from .training_items import TrainingItem, epoch_batches
+from .training_items import TrainingItem
 
 
 class BatchSampler:
@@ -71,6 +72,27 @@ class _Turns:
         if epoch != self.epoch:
             self.order, self.epoch = epoch_batches(self.items, self.size, self.seed, epoch), epoch
         return [self.items[i] for i in self.order[place]]
+
+
+def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:
+    """Returns the batches of one epoch as indices into `items`: shuffled, one image size a batch, every item in one.
+
+    A batch that a size cannot fill is filled up with its own items again. Those with other control images are kept
+    apart, and `prior` ones from others: a batch has one kind of input and of target.
+    """
+    order = random.Random(f"{seed} {epoch}")
+    by_size: dict[tuple[object, ...], list[int]] = {}
+    for index, item in enumerate(items):
+        sizes = tuple((one.width, one.height) for one in item.controls)
+        by_size.setdefault((item.width, item.height, sizes, item.prior, item.apart), []).append(index)
+    result: list[list[int]] = []
+    for indices in by_size.values():
+        order.shuffle(indices)
+        for start in range(0, len(indices), size):
+            batch = indices[start : start + size]
+            result.append([batch[i % len(batch)] for i in range(size)])
+    order.shuffle(result)
+    return result
 
 
 def steps_per_epoch(recipe: Recipe, items: Sequence[TrainingItem]) -> int:

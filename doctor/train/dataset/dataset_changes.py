@@ -47,7 +47,7 @@ def _parts(items: Iterable[TrainingItem]) -> tuple[set[str], ...]:
     """The captions, control images and masks of these items."""
     captions, controls, masks = set(), set(), set()
     for item in items:
-        captions.add(item.raw or item.caption)
+        captions.add(item.written)
         controls.add("".join(control.digest for control in item.picture.controls))
         masks.add("" if item.mask is None else item.mask.digest)
     return captions, controls, masks

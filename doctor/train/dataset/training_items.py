@@ -1,4 +1,4 @@
-"""A training item is an image with a caption, cut to a size; batches are made of items.
+"""A training item is an image with a caption, cut to a size.
 
 Everything here is a pure function of the folders and the seed, so a resumed run sees the same batches.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...families import family_of
 from ...families.record import Edits
@@ -20,21 +18,15 @@ from ...model.buckets import Resampling, bucket_size, scaled_size
 from ...model.datasets import CaptionDraw, Dataset
 from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
+from .captions import DrawnCaption, drawn_caption, with_trigger
 from .images import (
     SUFFIXES,
     DatasetImage,
     is_opaque,
     large_enough_images,
-    open_image,
     read_images,
     with_control_images,
 )
-from .scaling import scaled_image
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-TRIGGER_PLACES = ("[trigger]", "[name]")
 
 
 @dataclass(frozen=True)
@@ -56,10 +48,6 @@ class SeenImage:
     width: int
     height: int
 
-    def pixels(self) -> Image:
-        """Raises TrainError."""
-        return scaled_image(load_pixels(self.item), (self.width, self.height), "lanczos")
-
 
 @dataclass(frozen=True)
 class TrainingItem:
@@ -72,7 +60,7 @@ class TrainingItem:
     its loss is multiplied by. A `regular` item keeps the model as it is and has steps of its own; the target of a
     `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
     a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
-    others. A caption that is `drawn` anew each time is made of `raw`, with the `triggers` of its dataset and its run.
+    others. `drawn` is how its caption is made anew each time it is used.
     `edits` says how its control images are given; `matched` gives them as many pixels as itself.
     """
 
@@ -92,9 +80,7 @@ class TrainingItem:
     regular: bool = False
     prior: bool = False
     trigger: str = ""
-    raw: str = ""
-    drawn: CaptionDraw | None = None
-    triggers: tuple[str | None, ...] = ()
+    drawn: DrawnCaption | None = None
     masked: bool = False
     mask: LossMask | None = None
     apart: str = ""
@@ -132,6 +118,19 @@ class TrainingItem:
         left, top = (self.width - wide) // 2, (self.height - high) // 2
         left = self.width - (left + wide) if self.flip_x else left
         return self.picture.height, self.picture.width, int(top), int(left), self.height, self.width
+
+    @property
+    def written(self) -> str:
+        """The caption before anything is drawn of it."""
+        return (self.drawn and self.drawn.written) or self.caption
+
+    def caption_at(self, seed: int, index: int, place: int) -> str:
+        """Its caption at its place in batch `index`."""
+        return (
+            self.caption
+            if self.drawn is None
+            else drawn_caption(self.drawn, random.Random(f"{seed} {index} {place}"))
+        )
 
     @property
     def crop(self) -> str:
@@ -219,6 +218,7 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
     caption = picture.caption.partition("\n")[0].strip() if drawn and drawn.lines else picture.caption
     for word in triggers:
         caption = with_trigger(caption, word, add=not regular)
+    made_anew = DrawnCaption(picture.caption, drawn, triggers, leading=not regular) if drawn else None
     how = dataset.buckets_at(resolution, divisor)
     width, height = bucket_size(how, picture.width, picture.height)
     item = TrainingItem(
@@ -235,18 +235,16 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         regular=regular,
         prior=dataset.prior_reg,
         trigger=own or "",
-        raw=picture.caption if drawn else "",
-        drawn=drawn,
-        triggers=triggers if drawn else (),
+        drawn=made_anew,
         masked=dataset.alpha_mask or bool(dataset.mask_folder),
         mask=_mask(recipe, dataset, picture),
         apart=f"{dataset.batches_of} {resolution}",
         edits=family_of(recipe.architecture).edits,
         matched=recipe.controls_match,
     )
-    if drawn is None or not (drawn.wildcards or drawn.before or drawn.after or drawn.secondary):
-        return item
-    return replace(item, caption=drawn_caption(item, random.Random(picture.digest)))
+    if made_anew and drawn and (drawn.wildcards or drawn.before or drawn.after or drawn.secondary):
+        return replace(item, caption=drawn_caption(made_anew, random.Random(picture.digest)))
+    return item
 
 
 def _mask(recipe: Recipe, dataset: Dataset, picture: DatasetImage) -> LossMask | None:
@@ -270,93 +268,6 @@ def _place(picture: DatasetImage, item: TrainingItem, copy: int) -> tuple[float,
     return draw.random(), draw.random()
 
 
-def with_trigger(caption: str, trigger: str | None, add: bool = True) -> str:
-    """Puts the trigger word where [trigger] stands; if `add`, in front of a caption without it. Blanks stay."""
-    word = trigger or ""
-    for place in TRIGGER_PLACES:
-        caption = caption.replace(place, word)
-    return f"{word} {caption}" if word.strip() and add and word not in caption else caption
-
-
-def caption_at(item: TrainingItem, seed: int, index: int, place: int) -> str:
-    """Returns the caption of an item at its place in batch `index`."""
-    return item.caption if item.drawn is None else drawn_caption(item, random.Random(f"{seed} {index} {place}"))
-
-
-def drawn_caption(item: TrainingItem, draw: random.Random) -> str:
-    """Returns a caption that is made anew, by the same draws in the same order as the trainer's."""
-    how, text = item.drawn or CaptionDraw(), item.raw
-    text = f"{how.before} {text}" if how.before else text
-    text = f"{text} {how.after}" if how.after else text
-    if how.lines and (how.wildcards is False or "\n" in text):
-        text = draw.choice([line for part in text.split("\n") if (line := part.strip())] or [""])
-    if how.wildcards:
-        text = _without_wildcards(text, draw)
-    if how.whole:
-        tags = text.replace(", ", ",").split(",")  # as they were before they were read
-        if how.dropout:
-            rest = [tag for tag in tags[how.keep :] if how.dropout < 1 and draw.random() > how.dropout]
-            tags = [*tags[: how.keep], *rest]
-        text = ", ".join(_shuffled(tags, draw) if how.shuffle else tags)
-    elif how.shuffle or how.dropout:
-        first, rest, last = _kept_apart(text, how)
-        rest = _shuffled(rest, draw) if how.shuffle else rest
-        rest = [tag for tag in rest if not how.dropout or draw.random() >= how.dropout]
-        text = ", ".join([*first, *rest, *last])
-    if how.secondary:
-        text = text.replace(how.secondary, how.separator)
-    for number, word in enumerate(item.triggers):
-        text = with_trigger(text, word, add=not item.regular)
-        if how.whole and how.shuffle and number == 0:
-            text = ", ".join(_shuffled(text.split(","), draw))
-    return text
-
-
-def _without_wildcards(text: str, draw: random.Random) -> str:
-    """The text with one word of each {…|…}; {{ and }} stand for braces."""
-    opened, closed = "\ue000", "\ue001"  # characters for private use
-    text = text.replace("{{", opened).replace("}}", closed)
-    text = re.sub(r"\{([^}]+)\}", lambda found: draw.choice(found[1].split("|")), text)
-    return text.replace(opened, "{").replace(closed, "}")
-
-
-def _kept_apart(text: str, how: CaptionDraw) -> tuple[list[str], list[str], list[str]]:
-    """The tags that stay at the beginning, those that are drawn, and those that stay at the end."""
-    if how.keep_separator and how.keep_separator in text:
-        first, rest, *last = text.split(how.keep_separator, 2)
-        parts = (first, rest, "".join(last))
-        first_tags, others, last_tags = ([t for tag in p.split(how.separator) if (t := tag.strip())] for p in parts)
-        return first_tags, others, last_tags
-    tags = [tag.strip() for tag in text.strip().split(how.separator)]
-    return tags[: how.keep], tags[how.keep :], []
-
-
-def _shuffled(tags: list[str], draw: random.Random) -> list[str]:
-    draw.shuffle(tags)
-    return tags
-
-
-def epoch_batches(items: Sequence[TrainingItem], size: int, seed: int, epoch: int) -> list[list[int]]:
-    """Returns the batches of one epoch as indices into `items`: shuffled, one image size a batch, every item in one.
-
-    A batch that a size cannot fill is filled up with its own items again. Those with other control images are kept
-    apart, and `prior` ones from others: a batch has one kind of input and of target.
-    """
-    order = random.Random(f"{seed} {epoch}")
-    by_size: dict[tuple[object, ...], list[int]] = {}
-    for index, item in enumerate(items):
-        sizes = tuple((one.width, one.height) for one in item.controls)
-        by_size.setdefault((item.width, item.height, sizes, item.prior, item.apart), []).append(index)
-    result: list[list[int]] = []
-    for indices in by_size.values():
-        order.shuffle(indices)
-        for start in range(0, len(indices), size):
-            batch = indices[start : start + size]
-            result.append([batch[i % len(batch)] for i in range(size)])
-    order.shuffle(result)
-    return result
-
-
 def hold_out(
     items: Sequence[TrainingItem], count: int, before: Sequence[str] = ()
 ) -> tuple[list[TrainingItem], list[TrainingItem]]:
@@ -378,40 +289,3 @@ def hold_out(
     kept = [item for item in items if item.picture.digest not in chosen]
     held = {item.picture.digest: item for item in reversed(items)}
     return kept, [held[digest] for digest in chosen]
-
-
-def load_pixels(item: TrainingItem) -> Image:
-    """Returns the image as RGB, resized to cover width x height and cropped. Raises TrainError."""
-    from PIL import Image
-
-    image = open_image(item.picture.file)
-    if item.picture.is_control and image.mode in ("RGBA", "LA"):
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
-    if image.mode.startswith("I;16"):  # Pillow would make every gray above 255 white
-        image = image.convert("I").point(lambda gray: gray * (1 / 257) + 0).convert("L")
-    return crop_image(image.convert("RGB"), item)
-
-
-def crop_image(image: Image, item: TrainingItem) -> Image:
-    """Scales, crops and mirrors an image, or its mask, as the item asks."""
-    width, height = item.picture.width, item.picture.height
-    scale = max(item.width / width, item.height / height)
-    size = item.scaled or (max(item.width, int(width * scale + 0.5)), max(item.height, int(height * scale + 0.5)))
-    if not item.cut_first:
-        image = _mirrored(image, item)
-    if size != image.size:
-        image = scaled_image(image, size, item.resampling)
-    spare = size[0] - item.width, size[1] - item.height
-    left, top = spare[0] // 2, spare[1] // 2
-    if item.place is not None:
-        left, top = int((spare[0] + 1) * item.place[0]), int((spare[1] + 1) * item.place[1])
-    image = image.crop((left, top, left + item.width, top + item.height))
-    return _mirrored(image, item) if item.cut_first else image
-
-
-def _mirrored(image: Image, item: TrainingItem) -> Image:
-    from PIL import ImageOps
-
-    if item.flip_x:
-        image = ImageOps.mirror(image)
-    return ImageOps.flip(image) if item.flip_y else image

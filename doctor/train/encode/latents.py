@@ -19,7 +19,8 @@ from ...progress import Progress
 from ..components.component_files import component_files
 from ..components.vae import Vae, VaeFiles
 from ..dataset.images import check_unchanged
-from ..dataset.training_items import TrainingItem, load_pixels
+from ..dataset.pixels import load_pixels
+from ..dataset.training_items import TrainingItem
 from ..runtime.allocator import empty_device_cache
 from ..runtime.gpu_failures import unless_out_of_memory
 from ..runtime.train_error import TrainError

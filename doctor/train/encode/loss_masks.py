@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ...files import fingerprints
 from ..dataset.images import check_unchanged, has_alpha, open_image
-from ..dataset.training_items import LossMask, TrainingItem, crop_image
+from ..dataset.pixels import crop_image
+from ..dataset.training_items import LossMask, TrainingItem
 from ..runtime.train_error import TrainError
 from .encoding_cache import EncodingCache
 

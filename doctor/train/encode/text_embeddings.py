@@ -19,6 +19,7 @@ from ...model.recipe import Recipe
 from ...progress import Progress
 from ..components.component_files import component_files
 from ..dataset.images import open_image
+from ..dataset.pixels import seen_pixels
 from ..dataset.training_items import SeenImage, TrainingItem
 from ..families import Embedding, FamilyModule, module_of
 from ..kernels.quantized_linear import Quantization
@@ -145,7 +146,7 @@ class TextEmbeddings:
         files = [self.cache.folder / f"{key}-{number}.png" for number in range(len(prompt.images))]
         for file, image in zip(files, prompt.images, strict=True):
             with atomic_file(file, durable=False) as stream:
-                image.pixels().save(stream, "PNG", compress_level=1)
+                seen_pixels(image).save(stream, "PNG", compress_level=1)
         self.shown += files
         return [str(file) for file in files]
 

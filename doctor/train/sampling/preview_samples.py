@@ -16,8 +16,9 @@ from ...model.amounts import plural
 from ...model.recipe import Recipe, SamplePrompt
 from ...progress import Progress
 from ..components.vae import VaeFiles
+from ..dataset.captions import with_trigger
 from ..dataset.images import DatasetImage, open_image
-from ..dataset.training_items import TrainingItem, with_trigger
+from ..dataset.training_items import TrainingItem
 from ..encode.text_embeddings import Prompt, prompt_of
 from ..families import scheduler_of
 from ..network.lora_linear import AdapterRemoval

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...model.recipe import ConceptSlider, Recipe
-from ..dataset.training_items import TrainingItem, caption_at
+from ..dataset.training_items import TrainingItem
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents
 from ..encode.loss_masks import LossMasks, with_mean_one
@@ -107,7 +107,7 @@ class BatchLoss:
         t = self.noising.on_table(t)
         drops = torch.rand(len(items), generator=generator).tolist()
         captions = [
-            item.dropped if drop < item.dropout else caption_at(item, self.seed, index, place)
+            item.dropped if drop < item.dropout else item.caption_at(self.seed, index, place)
             for place, (item, drop) in enumerate(zip(items, drops, strict=True))
         ]
         weight = weight * torch.tensor([item.weight for item in items]) * self.noising.weights(self.loss, t)

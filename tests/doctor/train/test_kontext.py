@@ -17,8 +17,10 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import TrainError, refuse
 from zdoctor.doctor.train.components.vae import VaeFiles
+from zdoctor.doctor.train.dataset.batch_sampler import epoch_batches
 from zdoctor.doctor.train.dataset.images import DatasetImage
-from zdoctor.doctor.train.dataset.training_items import TrainingItem, epoch_batches, load_pixels, read_training_items
+from zdoctor.doctor.train.dataset.pixels import load_pixels
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
 from zdoctor.doctor.train.encode.text_embeddings import TextEmbeddings

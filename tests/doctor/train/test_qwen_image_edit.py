@@ -22,6 +22,7 @@ from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.progress import Progress
 from zdoctor.doctor.train import refuse
 from zdoctor.doctor.train.components.vae import VaeFiles
+from zdoctor.doctor.train.dataset.pixels import seen_pixels
 from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.doctor.train.encode.encoding_cache import EncodingCache
 from zdoctor.doctor.train.encode.latents import Latents
@@ -119,7 +120,7 @@ def test_embeddings_are_those_of_the_pipeline(
     prompts = [prompt_of(text, item) for text in ("a red circle", "")]
     texts.prepare(prompts, CPU, Progress())
     assert not list(tmp_path.glob("*.png"))
-    images = [one.pixels() for one in item.seen]
+    images = [seen_pixels(one) for one in item.seen]
     for prompt in prompts:
         words = "a red circle" if prompt is prompts[0] else ""
         states = pipe._get_qwen_prompt_embeds(words, images if name.endswith("plus") else images[0])[0]

@@ -11,7 +11,8 @@ from PIL import Image
 
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
-from zdoctor.doctor.train.dataset.training_items import load_pixels, read_training_items
+from zdoctor.doctor.train.dataset.pixels import load_pixels
+from zdoctor.doctor.train.dataset.training_items import read_training_items
 
 from ..patient import DATASET, run_with
 

@@ -13,13 +13,8 @@ import pytest
 from zdoctor.doctor.examine.translate import for_runner
 from zdoctor.doctor.model.datasets import CaptionDraw
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.train.dataset.training_items import (
-    TrainingItem,
-    caption_at,
-    drawn_caption,
-    read_training_items,
-    with_trigger,
-)
+from zdoctor.doctor.train.dataset.captions import drawn_caption, with_trigger
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items
 from zdoctor.tests.doctor.trainers.kohya.runs import run_of as kohya
 from zdoctor.tests.doctor.trainers.kohya.runs import trained
 from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, BASES, put, run_of
@@ -82,14 +77,15 @@ def test_each_draw_is_the_trainer_s(
         item = item_of(text, CaptionDraw(shuffle=shuffle, dropout=rate, keep=keep, whole=whole), words, tmp_path)
         for seed in range(20):
             random.seed(seed)
-            assert drawn_caption(item, random.Random(seed)) == trainer(text, rate, keep, shuffle, words)
+            assert item.drawn is not None
+            assert drawn_caption(item.drawn, random.Random(seed)) == trainer(text, rate, keep, shuffle, words)
 
 
 def test_one_of_several_lines_is_drawn(tmp_path: Path) -> None:
     item = item_of("a cat \n\n  a red cat\n", CaptionDraw(lines=True), (None, None), tmp_path)
     assert item.caption == "a cat"
-    assert {caption_at(item, 7, index, 0) for index in range(40)} == {"a cat", "a red cat"}
-    assert [caption_at(item, 7, n, 1) for n in range(9)] == [caption_at(item, 7, n, 1) for n in range(9)]
+    assert {item.caption_at(7, index, 0) for index in range(40)} == {"a cat", "a red cat"}
+    assert [item.caption_at(7, n, 1) for n in range(9)] == [item.caption_at(7, n, 1) for n in range(9)]
     assert item_of("a cat\n", CaptionDraw(lines=True), (None, None), tmp_path).drawn is None
 
 
@@ -136,7 +132,7 @@ def test_what_sd_scripts_is_told_of_captions() -> None:
 def test_captions_of_sd_scripts(text: str, how: dict[str, Any], made: set[str], tmp_path: Path) -> None:
     """What process_caption (48d368fa) makes of them; benchmarks/pixels.py asks it itself."""
     item = item_of(text, CaptionDraw(**how), (None, None), tmp_path)
-    assert {drawn_caption(item, random.Random(seed)) for seed in range(20)} == made
+    assert item.drawn and {drawn_caption(item.drawn, random.Random(seed)) for seed in range(20)} == made
     assert item.caption in made or how.get("shuffle") or how.get("dropout")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zdoctor.doctor.train.dataset.batch_sampler import epochs_to_steps, steps_per_epoch
-from zdoctor.doctor.train.dataset.training_items import epoch_batches, read_training_items
+from zdoctor.doctor.train.dataset.batch_sampler import epoch_batches, epochs_to_steps, steps_per_epoch
+from zdoctor.doctor.train.dataset.training_items import read_training_items
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.training_loop import due
 from zdoctor.tests.changes import changed

@@ -16,15 +16,11 @@ from PIL import Image
 from zdoctor.doctor.model.buckets import Buckets, bucket_size, scaled_size
 from zdoctor.doctor.model.datasets import Dataset
 from zdoctor.doctor.train import TrainError
+from zdoctor.doctor.train.dataset.batch_sampler import epoch_batches
+from zdoctor.doctor.train.dataset.captions import with_trigger
 from zdoctor.doctor.train.dataset.images import DatasetImage
-from zdoctor.doctor.train.dataset.training_items import (
-    TrainingItem,
-    epoch_batches,
-    load_pixels,
-    read_training_items,
-    uncaptioned,
-    with_trigger,
-)
+from zdoctor.doctor.train.dataset.pixels import load_pixels
+from zdoctor.doctor.train.dataset.training_items import TrainingItem, read_training_items, uncaptioned
 from zdoctor.doctor.train.sampling.preview_samples import sample_text
 
 from ..patient import DATASET, Recorder, go, run_with, written

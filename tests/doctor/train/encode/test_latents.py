@@ -92,7 +92,7 @@ def test_latents_are_the_vae_of_the_pipeline(tiny: Path, circles: Path, tmp_path
     middles = Latents(EncodingCache(tmp_path), VaeFiles(tiny / "vae", "AutoencoderKL"), middle=True)
     assert (ours.prepare(items, CPU, silence), middles.prepare(items, CPU, silence)) == (6, 6)
     pipe = ZImagePipeline.from_pretrained(str(tiny))
-    from zdoctor.doctor.train.dataset.training_items import load_pixels
+    from zdoctor.doctor.train.dataset.pixels import load_pixels
 
     for item in items:
         pixels = pipe.image_processor.preprocess(load_pixels(item))
