@@ -9,7 +9,7 @@ from html import escape
 from ..doctor.model import Finding, Fix, Outcome, Report
 from ..doctor.model.said import joined, language, said
 from ..doctor.rules import Rule
-from . import words
+from . import what_next, words
 from .checked import Checked
 
 # All of it below one class, doubled to outweigh the rules that a notebook has for what its cells show.
@@ -84,9 +84,9 @@ def _report(one: Checked, version: str) -> Iterator[str]:
     for output in report.outputs:
         yield f'<p class="soft" dir="auto">{_said(f"The run is written to {output}")}</p>'
     yield from (f'<p class="soft" dir="auto">{_said(line)}</p>' for line in words.about(report))
-    for number, (command, about) in enumerate(words.next_steps(report)):
+    for number, (command, about) in enumerate(what_next.next_steps(report)):
         yield f"<p>{said('Or:') if number else said('Next:')} <code>{escape(command)}</code> {_said(about)}</p>"
-    if told := words.own_trainer(report):
+    if told := what_next.own_trainer(report):
         yield f"<p>{_said(told)}</p>"
     if report.cut_short:
         yield f'<article class="crashed"><h2>{_said("Cut short")}</h2>'

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..doctor.model import Finding, Fix, Report
 from ..doctor.model.said import joined, said
-from . import words
+from . import what_next, words
 from .checked import Checked
 from .painting import WIDE
 
@@ -42,12 +42,12 @@ def _report(report: Report, version: str) -> Iterator[str]:
             yield f"### {said(title)}"
             grouped = words.by_reason(outcomes).items()
             yield "\n".join(f"- **{said(words.named(reason, rules))}**: {prose(reason)}" for reason, rules in grouped)
-    for number, (command, about) in enumerate(words.next_steps(report)):
+    for number, (command, about) in enumerate(what_next.next_steps(report)):
         yield said("or") if number else f"### {said('Next')}"
         yield fence(command, "sh")
         if about:
             yield prose(about)
-    if told := words.own_trainer(report):
+    if told := what_next.own_trainer(report):
         yield prose(told)
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from ..doctor.model import Config, Finding, Outcome, Report, Where
 from ..doctor.model.columns import cells, padded
 from ..doctor.model.said import AsIs, filled, joined, listed, said
-from . import words
+from . import what_next, words
 from .checked import Checked
 from .excerpt import excerpt
 from .painting import PAGE, Line, Screen, Spans, Typed, Wrapped, rows, shortened, spoken
@@ -42,7 +42,7 @@ def of_all(checked: Sequence[Checked], screen: Screen, *, verbose: bool = False)
     strict = " or warnings" * any(report.strict for report in failed)
     count = f"{len(failed)} of {len(checked)} configs have errors{strict}"
     yield [("bold red", count)] if failed else [("bold", f"no error found in {len(checked)} configs")]
-    for command, about in words.next_steps(failed[0]) if failed else ():
+    for command, about in what_next.next_steps(failed[0]) if failed else ():
         yield Typed(command, "next: ", about)
 
 
@@ -105,9 +105,9 @@ def _end(report: Report, repaired: bool, verbose: bool) -> Iterator[Line]:
     what += ["what is allowed"] * bool(report.allowed)
     if what and not verbose and report.command == "check":
         yield Typed(report.typed("check", "-v"), "more: ", filled("tells {what}", {"what": listed(what)}), "dim")
-    for number, (command, about) in enumerate(words.next_steps(report, repaired)):
+    for number, (command, about) in enumerate(what_next.next_steps(report, repaired)):
         yield Typed(command, "or:   " if number else "next: ", about)
-    if told := words.own_trainer(report):
+    if told := what_next.own_trainer(report):
         yield Wrapped(told, "")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import __version__
-from ...reports import plan, terminal, words
+from ...reports import plan, terminal, what_next
 from .. import apply as writer
 from .. import state
 from ..errors import UserError
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if done.before.trainer not in (None, LORA) and config != ENVIRONMENT:
         state.remember(config)
-    decisions = words.decisions(done.before, done.plan)
+    decisions = what_next.decisions(done.before, done.plan)
     following = _following(done, options)
     last = done.after or done.before
     if options.format == "json":
@@ -95,9 +95,9 @@ def run(options: argparse.Namespace) -> int:
 def _following(done: Fixed, options: argparse.Namespace) -> list[tuple[str, str]]:
     """What to type next, and what that does."""
     if done.after is not None:
-        return words.next_steps(done.after, repaired=True)
+        return what_next.next_steps(done.after, repaired=True)
     if done.plan.fixes:
-        return [words.to_apply(done.before, options.allow, options.select)]
+        return [what_next.to_apply(done.before, options.allow, options.select)]
     if any(not finding.fixes for finding in done.before.errors):
         return [(done.before.typed("check"), "says what is wrong")]
     return []

@@ -13,7 +13,8 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.examined import examined
 from zdoctor.doctor.model import Report
 from zdoctor.doctor.model.findings import HERE
-from zdoctor.reports.words import about, next_steps
+from zdoctor.reports.what_next import next_steps
+from zdoctor.reports.words import about
 from zdoctor.tests.doctor.schema.checkouts import AI_TOOLKIT, checkout
 
 JOB = """job: extension

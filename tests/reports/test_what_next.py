@@ -11,7 +11,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine.engine import merge
 from zdoctor.doctor.model import Finding, Report, Where
 from zdoctor.doctor.model.record import replace
-from zdoctor.reports import words
+from zdoctor.reports import what_next
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def error(rule: str, line: int | None) -> Finding:
 )
 def test_what_lies_nearest_to_the_cause_is_explained_first(rules: list[str], named: str, about: str) -> None:
     report = Report("c.yaml", "ai-toolkit", tuple(error(rule, line) for line, rule in enumerate(rules, 1)))
-    assert words.next_steps(merge([report])) == [(f"zdoctor explain {named}", about)]
+    assert what_next.next_steps(merge([report])) == [(f"zdoctor explain {named}", about)]
 
 
 RUN, TRAIN = 'zdoctor run -- python run.py "a b.yaml"', 'zdoctor train "a b.yaml"'
@@ -52,15 +52,15 @@ def test_a_run_that_may_start_starts_by_either_trainer(
 ) -> None:
     """After a repair by the user's own first."""
     report = Report("a b.yaml", trainer, tuple(error(rule, 1) for rule in errors), trainable=trainable)
-    assert [command for command, _ in words.next_steps(report)] == expected
-    assert [command for command, _ in words.next_steps(report, repaired=True)] == expected[::-1]
+    assert [command for command, _ in what_next.next_steps(report)] == expected
+    assert [command for command, _ in what_next.next_steps(report, repaired=True)] == expected[::-1]
 
 
 def test_what_a_recorded_machine_cannot_train_is_said_of_it() -> None:
     """`zdoctor train` would look at the machine that it runs on, and find nothing."""
     here = Report("c.yaml", "ai-toolkit", trainable=False, held_back=("PKG001",))
-    assert words.own_trainer(here).endswith("(PKG001): zdoctor train c.yaml says why")
-    there = words.own_trainer(replace(here, machine="a notebook"))
+    assert what_next.own_trainer(here).endswith("(PKG001): zdoctor train c.yaml says why")
+    there = what_next.own_trainer(replace(here, machine="a notebook"))
     assert there == "on that machine zdoctor's own trainer would not start (PKG001)"
 
 
