@@ -164,7 +164,7 @@ def control_images_missing(run: Run, datasets: tuple[DatasetFolder, ...], files:
             entry = files.at(path)
             yield from _no_folder(run, key, path, entry, _UNPAIRED)
             if folder is not None and entry is not None and entry.kind == "folder":
-                yield from _unpaired(run, key, entry, folder)
+                yield from _unpaired(run, key, entry, folder, dataset.numbered_controls)
         if dataset.alpha_mask:
             yield from _without_alpha(run, f"{dataset.key}/alpha_mask", folder)
         elif dataset.mask_folder:
@@ -200,10 +200,12 @@ def _no_folder(run: Run, key: str, path: str, entry: Entry | None, otherwise: st
         )
 
 
-def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder) -> Iterator[Finding]:
+def _unpaired(run: Run, key: str, entry: Entry, folder: DatasetFolder, numbered: bool) -> Iterator[Finding]:
     if not 0 < len(entry.children) < MOST_CHILDREN:
         return  # not listed, or not all of it
     stems = {name.rpartition(".")[0] for name in entry.children if name.endswith(_SUFFIXES)}
+    if numbered:  # "cat_1.png" is one of "cat.png"
+        stems |= {stem.rpartition("_")[0] for stem in stems}
     alone = [image.path for image in folder.images if splitext(basename(image.path))[0] not in stems]
     if alone:
         yield found(

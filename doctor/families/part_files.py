@@ -54,7 +54,11 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
             for option in options.split()
             if option in run.settings
         )
-    config = {} if family.memory is None else family.memory.config((run.recipe.base_model or "").lower())
+    config = (
+        {}
+        if family.memory is None
+        else family.memory.config((run.recipe.variant or run.recipe.base_model or "").lower())
+    )
     return tuple(
         PartFile(
             name,
@@ -69,7 +73,7 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
 
 def tokenizers(run: Run) -> tuple[Tokenizer, ...]:
     """What zdoctor's own runner needs beside the files of the parts."""
-    return family_of(run.recipe.architecture).tokenizers if run.recipe.parts else ()
+    return in_diffusers(family_of(run.recipe.architecture)).tokenizers if run.recipe.parts else ()
 
 
 def with_parts(made: Run, run: Run) -> Run:
@@ -81,11 +85,9 @@ def with_parts(made: Run, run: Run) -> Run:
 
 def _as_opened(run: Run, part: PartFile) -> PartFile:
     """The part with the class that the runner builds, where the trainer builds its authors' own."""
-    family = family_of(run.recipe.architecture)
-    own = in_diffusers(family)
-    if own is family or own.own is None or part.class_name != family.class_name:
-        return part
-    return replace(part, class_name=own.class_name, config={})
+    own = in_diffusers(family_of(run.recipe.architecture))
+    name, config = own.published.get(part.name, (own.class_name, {}))
+    return part if own.own is None or part.class_name == name else replace(part, class_name=name, config=config)
 
 
 def written_path(run: Run, part: PartFile) -> str | None:

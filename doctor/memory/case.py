@@ -112,7 +112,8 @@ class Case:
         """(image, text) tokens of the largest picture or film; a control image has as many as its picture."""
         figures, image = self.sizes.figures, max(self.tokens_of(*picture) for picture in self.pictures)
         of = self.sizes.of_kohya or figures
-        own = of.control_pixels if not self.recipe.controls_match else 0
+        cut = any(d.control_buckets is not None and not d.control_buckets.width for d in self.recipe.datasets)
+        own = of.control_pixels if not (cut or self.recipe.controls_match) else 0
         control = own // figures.pixels**2 or image
         text = _up(self.caption + self.controls * figures.control_text, figures.padding)
         image = (

@@ -21,7 +21,8 @@ class Buckets(NamedTuple):
     or its own where that is smaller, and sides in steps of `step` pixels. "sd-scripts" and "musubi-tuner": the
     trainer's list of sizes of about its area, in steps of `step` pixels; of sd-scripts with sides from `least` to
     `most`. With `shrink_only` a picture gets a size of its own, no larger than itself; musubi-tuner takes its list
-    for those of more area; "one" is cut out of the picture as it is. "simpletuner-area" and "simpletuner-pixel": the
+    for those of more area; "one" is cut out of the picture as it is. "musubi-control": about the area in the
+    picture's own shape. "simpletuner-area" and "simpletuner-pixel": the
     area, or the shorter side, of `width`, in the picture's shape to `digits` decimals, enlarged where it is smaller;
     what is square then has the sides `height`, as every picture has with `squared`. Pictures are scaled by
     `resampling`; with `cut_first` they are mirrored after they are scaled and cut.
@@ -29,7 +30,9 @@ class Buckets(NamedTuple):
 
     width: int
     height: int
-    kind: Literal["one", "ai-toolkit", "sd-scripts", "musubi-tuner", "simpletuner-area", "simpletuner-pixel"] = "one"
+    kind: Literal[
+        "one", "ai-toolkit", "sd-scripts", "musubi-tuner", "musubi-control", "simpletuner-area", "simpletuner-pixel"
+    ] = "one"
     step: int = 16
     least: int = 256
     most: int = 1024
@@ -48,6 +51,8 @@ def bucket_size(how: Buckets, width: int, height: int) -> Size:
         return _nearest_area(how, width, height)
     if how.kind.startswith("simpletuner"):
         return _in_its_shape(how, width, height)
+    if how.kind == "musubi-control":
+        return _of_control(how, width, height)
     if how.shrink_only:
         if how.kind == "sd-scripts":
             wide, high = _shrunk(how, width, height)
@@ -90,6 +95,15 @@ def _nearest_area(how: Buckets, width: int, height: int) -> Size:
     if not fitting:
         return max(how.step, math.floor(wide) * how.step), max(how.step, math.floor(high) * how.step)
     return min(fitting, key=lambda size: abs(size[0] * size[1] - wanted))
+
+
+def _of_control(how: Buckets, width: int, height: int) -> Size:
+    """Of five widths about the one that the area asks for that of the nearest shape (calculate_bucket_resolution)."""
+    area, shape = how.width * how.height, width / height
+    middle = int(math.sqrt(area * shape)) // how.step * how.step
+    sides = (middle + number * how.step for number in range(-2, 3))
+    sizes = [(side, area // side // how.step * how.step) for side in sides if side > 0]
+    return min((size for size in sizes if size[1] > 0), key=lambda size: abs(size[0] / size[1] - shape))
 
 
 def _in_its_shape(how: Buckets, width: int, height: int) -> Size:

@@ -50,7 +50,9 @@ class Dataset:
     `buckets` says to which sizes pictures are brought, None: as ai-toolkit does it by `resolutions`, in steps of
     `bucket_step` pixels; with `random_crop` each repeat has a place of its own. A mask weighs the loss: the
     picture's alpha channel, or the file of its name in `mask_folder`. `batches_of` names the datasets that share
-    batches. Above 1 `frames` are those of the films that are in it in place of pictures.
+    batches. A control image is brought to `control_buckets` (0 x 0: to the size of its picture), None: as the model's
+    pipeline does it; with `numbered_controls` a picture has all that begin with its name ("cat.png", "cat_1.png").
+    Above 1 `frames` are those of the films that are in it in place of pictures.
     """
 
     key: str
@@ -66,6 +68,8 @@ class Dataset:
     flip_y: bool = False
     controls: tuple[str, ...] = ()
     control_folders: tuple[str, ...] = ()
+    control_buckets: Buckets | None = None
+    numbered_controls: bool = False
     is_regularisation: bool = False
     captions: Literal["files", "names", "default"] = "files"
     suffixes: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".webp")

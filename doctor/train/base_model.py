@@ -55,7 +55,8 @@ class BaseModel:
 def open_base_model(job: Job) -> BaseModel:
     """Returns the model of the job without its weights, each file checked by its header. Raises TrainError."""
     config, weights = transformer_sources(job.model, job.extras, alone=bool(job.components))
-    model = build_empty_transformer(config)
+    told = next((part.config for part in job.recipe.parts if part.name == "transformer"), {})
+    model = build_empty_transformer(config, told)
     checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))
     family = family_trained(job.recipe.architecture, model)

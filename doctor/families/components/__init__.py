@@ -6,8 +6,8 @@ from . import autoencoder_kl, clip_text, latents, qwen3, t5, vision_language
 
 # A file is taken for the first of these of which it has a mark.
 CLASSES = (
-    *autoencoder_kl.CLASSES,
     *latents.CLASSES,
+    *autoencoder_kl.CLASSES,
     *clip_text.CLASSES,
     *t5.CLASSES,
     *qwen3.CLASSES,

@@ -131,36 +131,48 @@ def _original(name: str, levels: int) -> str:
     return name.replace(".resnets.", ".block.")
 
 
+def original_name(name: str) -> str:
+    """Of a tensor outside the decoder's levels."""
+    return _original(name, 0)
+
+
 def _inferred(tensors: Tensors) -> dict[str, Any]:
-    latents, channels = tensors.shape(4, "encoder.conv_out.weight")[0], tensors.shape(4, "encoder.conv_in.weight")[1]
+    latents = tensors.shape(4, "encoder.conv_out.weight")[0]
     if latents != 2 * _LATENTS:  # the factors below are not known for others
         raise BadConfig(f"its latents have {latents // 2} channels, those of Z-Image and Flux {_LATENTS}")
+    factors = {"scaling_factor": 0.3611, "shift_factor": 0.1159}
+    return {"_class_name": "AutoencoderKL", **inferred_levels(tensors), **factors}
+
+
+def inferred_levels(tensors: Tensors) -> dict[str, Any]:
+    """What of the config.json the shapes of the tensors tell. Raises BadConfig."""
+    latents, channels = tensors.shape(4, "encoder.conv_out.weight")[0], tensors.shape(4, "encoder.conv_in.weight")[1]
     levels = tensors.count(_BLOCKS)
     widths = [tensors.shape(4, f"encoder.down_blocks.{level}.resnets.0.conv1.weight")[0] for level in range(levels)]
     for width in widths:
         split(width, _GROUPS, "groups of channels")
     return {
-        "_class_name": "AutoencoderKL",
         "in_channels": channels,
         "out_channels": tensors.shape(4, "decoder.conv_out.weight")[0],
         "down_block_types": ["DownEncoderBlock2D"] * levels,
         "up_block_types": ["UpDecoderBlock2D"] * levels,
         "block_out_channels": widths,
         "layers_per_block": tensors.count(r"^encoder\.(?:down\.\d+\.block|down_blocks\.\d+\.resnets)\.(\d+)\."),
-        "latent_channels": _LATENTS,
+        "latent_channels": latents // 2,
         "norm_num_groups": _GROUPS,
-        "scaling_factor": 0.3611,
-        "shift_factor": 0.1159,
         "use_quant_conv": tensors.has("quant_conv.weight"),
         "use_post_quant_conv": tensors.has("post_quant_conv.weight"),
         "mid_block_add_attention": True,
     }
 
 
+def has_original_names(present: Collection[str]) -> bool:
+    """Whether these tensors of a VAE have the names of its authors' own files."""
+    return any(name.startswith(("encoder.down.", "decoder.up.")) for name in present)
+
+
 def _in_file(needed: Shapes, present: Collection[str]) -> Shapes:
-    if any(name.startswith(("encoder.down.", "decoder.up.")) for name in present):
-        return original_names(needed)
-    return _dialect(needed, frozenset(present))
+    return original_names(needed) if has_original_names(present) else _dialect(needed, frozenset(present))
 
 
 def _by_kohya(config: Mapping[str, Any], present: Collection[str], either: bool) -> Shapes:
@@ -180,6 +192,6 @@ AUTOENCODER_KL = ModelClass(
     by_kohya=_by_kohya,
     marks=("decoder.conv_in.weight", "encoder.conv_in.weight"),
     infer=_inferred,
-    other=lambda name: _original(name, 0),
+    other=original_name,
 )
 CLASSES = (AUTOENCODER_KL,)

@@ -1,10 +1,14 @@
-"""Autoencoders of later families, whose latents are of pictures and films alike."""
+"""Autoencoders of later families: of Qwen-Image, whose latents are of pictures and films alike, and of FLUX.2."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ...model.record import replace
 from ..record import ModelClass
-from ..record.mined import mined_class, mined_tensors
-from ..record.single_file import original_layout
+from ..record.mined import mined_class
+from ..record.shapes import Shapes
+from .autoencoder_kl import has_original_names, inferred_levels, original_name, original_names
 
 _PARTS = {
     "norm1": "residual.0",
@@ -42,12 +46,34 @@ def wan_vae_name(name: str) -> str:
     return ".".join((coder, "upsamples", place, _PARTS.get(inner, inner), *rest[4:]))
 
 
-_CLASS = "AutoencoderKLQwenImage"
 QWEN_IMAGE_VAE: ModelClass = mined_class(
-    _CLASS,
+    "AutoencoderKLQwenImage",
     "a VAE of Qwen-Image",
     ("encoder.down_blocks.0.norm1.gamma", "encoder.downsamples.0.residual.0.gamma"),
-    by_kohya=lambda config, present, either: original_layout(wan_vae_name, mined_tensors(_CLASS, config), present),
+    original=wan_vae_name,
 )
-FLUX2_VAE: ModelClass = mined_class("Flux2AutoEncoder", "a VAE of FLUX.2", ("encoder.quant_conv.weight",))
-CLASSES = (QWEN_IMAGE_VAE, FLUX2_VAE)
+_TITLE, _MARKS = "a VAE of FLUX.2", ("encoder.quant_conv.weight", "bn.running_mean")
+# As its authors' own files have it, and in diffusers' class.
+FLUX2_AUTHORS_VAE: ModelClass = mined_class("Flux2AutoEncoder", _TITLE, _MARKS)
+_OF_FLUX2 = {"quant_conv.": "encoder.quant_conv.", "post_quant_conv.": "decoder.post_quant_conv."}
+
+
+def _flux2_name(name: str) -> str:
+    return next(
+        (theirs + name.removeprefix(ours) for ours, theirs in _OF_FLUX2.items() if name.startswith(ours)), name
+    )
+
+
+def _flux2_in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    if not has_original_names(present):
+        return needed
+    return {_flux2_name(name): shape for name, shape in original_names(needed).items()}
+
+
+FLUX2_VAE: ModelClass = replace(
+    mined_class("AutoencoderKLFlux2", _TITLE, _MARKS),
+    in_file=_flux2_in_file,
+    infer=lambda tensors: {"_class_name": "AutoencoderKLFlux2", **inferred_levels(tensors)},
+    other=lambda name: _flux2_name(original_name(name)),
+)
+CLASSES = (QWEN_IMAGE_VAE, FLUX2_AUTHORS_VAE, FLUX2_VAE)

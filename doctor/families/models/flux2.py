@@ -75,8 +75,10 @@ def _musubi(cache: str) -> dict[str, Kohya]:
             samples_only=True,
             strict=True,
             memory=memory,
+            fused=True,
+            mode=True,
             classes={"vae": ("Flux2AutoEncoder", {})},
-            taken=False,
+            in_cells=True,
         )
     }
 

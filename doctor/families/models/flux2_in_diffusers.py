@@ -82,8 +82,11 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tokenizer(repo: str) -> Tokenizer:
-    return Tokenizer("tokenizer", ((repo, "tokenizer"),), f'hf download {repo} --include "tokenizer/*"', chats=True)
+def _tokenizer(repo: str, of_encoder: str = "") -> Tokenizer:
+    """That of the model's repository, or of its text encoder's own, where musubi-tuner takes it from."""
+    places = ((of_encoder, ""),) if of_encoder else ()
+    command = f'hf download {repo} --include "tokenizer/*"'
+    return Tokenizer("tokenizer", (*places, (repo, "tokenizer")), command, chats=True)
 
 
 # Prompts are filled up to 512 tokens, which the transformer sees.
@@ -137,7 +140,7 @@ KLEIN_4B = replace(
     packages=(("diffusers", (0, 37), "Flux2KleinPipeline"),),
     repos={"klein-base-4b": _4B},
     files={"Flux2Transformer2DModel": (("", f"{_4B} flux-2-klein-base-4b.safetensors"),)},
-    tokenizers=(_tokenizer(_4B),),
+    tokenizers=(_tokenizer(_4B, "Qwen/Qwen3-4B"),),
     runner=".flux2",
 )
 KLEIN_9B = replace(
@@ -150,7 +153,7 @@ KLEIN_9B = replace(
     memory=replace(_MEMORY, word="klein-base-9b", config=lambda name: dict(CONFIG_9B)),
     repos={"klein-base-9b": _9B},
     files={"Flux2Transformer2DModel": (("", f"{_9B} flux-2-klein-base-9b.safetensors"),)},
-    tokenizers=(_tokenizer(_9B),),
+    tokenizers=(_tokenizer(_9B, "Qwen/Qwen3-8B"),),
 )
 DEV = replace(
     KLEIN_4B,

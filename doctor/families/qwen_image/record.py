@@ -61,14 +61,13 @@ _MUSUBI = Kohya(
     guidance=4.0,
     cache="qi",
     samples_only=True,
+    mode=True,
     memory=KohyaMemory(
         "musubi-tuner/QwenImageTransformer2DModel",
         ("transformer_blocks",),
         of_the_last,
-        left_out="_mod\\.",
         control_pixels=1024**2,
     ),
-    taken=False,
 )
 _SIMPLETUNER = SimpleTuner(
     segments="apart",

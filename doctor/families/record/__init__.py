@@ -284,8 +284,8 @@ class Kohya:
     are opened for samples alone, `either_vae` that the VAE's file may be in diffusers' layout, `strict` that a tensor
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
     of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured. `classes` are those of
-    components of which its files have others than what is published. `taken`: zdoctor's runner takes its runs.
-    Without `files` the whole model is one folder or file, and what is in it is not judged.
+    components of which its files have others than what is published. `in_cells` says that its latents are cells of
+    2 x 2 already. Without `files` the whole model is one folder or file, and what is in it is not judged.
     """
 
     script: str
@@ -301,7 +301,7 @@ class Kohya:
     mode: bool = False
     memory: KohyaMemory | None = None
     classes: Mapping[str, tuple[str, ModelConfig]] = field(default_factory=dict)
-    taken: bool = True
+    in_cells: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtyp
     if place.is_dir() and not any(place.glob("*.safetensors")) and any(place.glob("pytorch_model*.bin")):
         raise TrainError(_pickled(place, make.__name__))
     of = make.config_class
-    config = of(**component_config(place, make.__name__)) if place.is_file() else of.from_pretrained(str(place))
+    config = _config_of(of, place, make.__name__) if place.is_file() else of.from_pretrained(str(place))
     with empty_parameters():
         model = make(config).eval()
     model.tie_weights()
@@ -54,6 +54,12 @@ def load_quantized(make: Any, place: Path, kind: Quantization, dtype: torch.dtyp
     install_tensors(model, dict(read_tensors(entries, quantized, kind, {}, dtype, device)), quantized)
     model.tie_weights()
     return model.requires_grad_(False).to(device)
+
+
+def _config_of(make: Any, file: Path, class_name: str) -> Any:
+    """The config of a file: of a language model alone its part of the whole model's."""
+    whole = component_config(file, class_name)
+    return make(**whole.get(make.base_config_key, whole))
 
 
 def _pickled(folder: Path, class_name: str) -> str:

@@ -24,7 +24,8 @@ class DatasetImage:
     """One image file: its pixels as shown (EXIF turned), the sha256 of its bytes and its caption.
 
     `controls` are the images that are edited into this one. Where they are cut as this one, their own width and
-    height are those of it, to which they are stretched. What is transparent in one that `is_control` is black.
+    height are those of it, to which they are stretched. What is transparent in one that `is_control` is black,
+    unless it `keeps_colours`.
     """
 
     file: Path
@@ -34,6 +35,7 @@ class DatasetImage:
     caption: str
     controls: tuple[DatasetImage, ...] = ()
     is_control: bool = False
+    keeps_colours: bool = False
 
 
 def open_image(file: Path) -> Image:
@@ -135,7 +137,7 @@ def with_control_images(
     where `skip` is told so.
     """
     for folder in dataset.control_folders:
-        pictures = _paired(pictures, Path(folder), known, skip, stretched)
+        pictures = _paired(pictures, Path(folder), known, skip, stretched, dataset)
     return pictures
 
 
@@ -145,23 +147,32 @@ def _paired(
     known: dict[str, tuple[int, int]],
     skip: Callable[[str], None] | None,
     stretched: bool,
+    dataset: Dataset,
 ) -> list[DatasetImage]:
     if not folder.is_dir():
         raise TrainError(f"The folder of control images {folder} does not exist or is not a folder.")
     there = {path.name: path for path in folder.iterdir() if path.suffix in SUFFIXES}
-    names = [[f"{picture.file.stem}{suffix}" for suffix in SUFFIXES] for picture in pictures]
-    files = [next((there[name] for name in of_one if name in there), None) for of_one in names]
-    missing = [str(picture.file) for picture, file in zip(pictures, files, strict=True) if file is None]
+    found = _numbered(pictures, there) if dataset.numbered_controls else {}
+    for picture in pictures if not dataset.numbered_controls else ():
+        names = (f"{picture.file.stem}{suffix}" for suffix in SUFFIXES)
+        found[picture.file] = [there[name] for name in names if name in there][:1]
+    missing = [str(picture.file) for picture in pictures if not found[picture.file]]
     if missing:
         raise TrainError(
             f"{len(missing)} of {len(pictures)} pictures have no control image in {folder} (one of the same name, "
             f"{', '.join(SUFFIXES)}). Add it, or move the picture to a dataset without control_path: {_some(missing)}"
         )
-    measured, broken = _measured(filter(None, files), known)
+    measured, broken = _measured([file for files in found.values() for file in files], known)
     pairs = [
-        replace(picture, controls=(*picture.controls, _control(picture, file, measured[file], stretched)))
-        for picture, file in zip(pictures, files, strict=True)
-        if file is not None and file in measured
+        replace(
+            picture,
+            controls=(
+                *picture.controls,
+                *(_control(picture, file, measured[file], stretched, dataset) for file in found[picture.file]),
+            ),
+        )
+        for picture in pictures
+        if all(file in measured for file in found[picture.file])
     ]
     if broken:
         what = f"{len(broken)} of {len(pictures)} control images in {folder} cannot be read"
@@ -171,10 +182,30 @@ def _paired(
     return pairs
 
 
-def _control(picture: DatasetImage, file: Path, measured: tuple[int, int, str], stretched: bool) -> DatasetImage:
+def _numbered(pictures: list[DatasetImage], there: Mapping[str, Path]) -> dict[Path, list[Path]]:
+    """Of each picture the images that begin with its name, a number behind it ("cat.png", "cat_1.png"), in order.
+
+    Each image belongs to the picture of the longest name. Raises TrainError for one without a number.
+    """
+    left = dict(there)
+    found: dict[Path, list[Path]] = {}
+    for picture in sorted(pictures, key=lambda one: len(one.file.name), reverse=True):
+        stem = picture.file.stem
+        files = [left.pop(name) for name in sorted(left) if name.startswith((f"{stem}.", f"{stem}_"))]
+        numbers = {file: file.stem.rpartition("_")[2] for file in files if file.stem != stem}
+        if wrong := next((file for file, number in numbers.items() if not number.isdigit()), None):
+            raise TrainError(f"{wrong} begins with the name of {picture.file}, but has no number behind it.")
+        files.sort(key=lambda file: int(numbers[file]) if file in numbers else -1)
+        found[picture.file] = files
+    return found
+
+
+def _control(
+    picture: DatasetImage, file: Path, measured: tuple[int, int, str], stretched: bool, dataset: Dataset
+) -> DatasetImage:
     width, height, digest = measured
     size = (picture.width, picture.height) if stretched else (width, height)
-    return DatasetImage(file, *size, digest, "", is_control=True)
+    return DatasetImage(file, *size, digest, "", is_control=True, keeps_colours=dataset.control_buckets is not None)
 
 
 def _some(names: list[str]) -> str:

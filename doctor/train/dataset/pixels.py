@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PIL import Image, ImageOps
 
 from .images import open_image
@@ -12,7 +14,7 @@ from .training_items import SeenImage, TrainingItem
 def load_pixels(item: TrainingItem) -> Image.Image:
     """Returns the image as RGB, resized to cover width x height and cropped. Raises TrainError."""
     image = open_image(item.picture.file)
-    if item.picture.is_control and image.mode in ("RGBA", "LA"):
+    if item.picture.is_control and not item.picture.keeps_colours and image.mode in ("RGBA", "LA"):
         image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
     if image.mode.startswith("I;16"):  # Pillow would make every gray above 255 white
         image = image.convert("I").point(lambda gray: gray * (1 / 257) + 0).convert("L")
@@ -44,4 +46,8 @@ def _mirrored(image: Image.Image, item: TrainingItem) -> Image.Image:
 
 def seen_pixels(seen: SeenImage) -> Image.Image:
     """Returns a control image as the text encoder looks at it. Raises TrainError."""
-    return scaled_image(load_pixels(seen.item), (seen.width, seen.height), "lanczos")
+    image = load_pixels(seen.item)
+    if not seen.cut:
+        return scaled_image(image, (seen.width, seen.height), "lanczos")
+    picture = replace(seen.item.picture, width=image.width, height=image.height)
+    return crop_image(image, replace(seen.item, picture=picture, width=seen.width, height=seen.height, scaled=None))

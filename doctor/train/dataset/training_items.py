@@ -14,7 +14,7 @@ from pathlib import Path
 from ...families import family_of
 from ...families.record import Edits
 from ...files import fingerprints
-from ...model.buckets import Resampling, bucket_size, scaled_size
+from ...model.buckets import Buckets, Resampling, bucket_size, scaled_size
 from ...model.datasets import CaptionDraw, Dataset
 from ...model.recipe import Recipe
 from ..runtime.train_error import TrainError
@@ -27,6 +27,9 @@ from .images import (
     read_images,
     with_control_images,
 )
+
+# Sides of what musubi-tuner shows the text encoder, of any Qwen-Image-Edit.
+_SEEN_BY_MUSUBI = 384
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,12 @@ class LossMask:
 
 @dataclass(frozen=True)
 class SeenImage:
-    """A control image as the text encoder looks at it, in this size."""
+    """A control image as the text encoder looks at it: stretched to this size, or with `cut` cut to its shape."""
 
     item: TrainingItem
     width: int
     height: int
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class TrainingItem:
     `prior` one is the answer of the model without the network. `trigger` is the word for what is learnt. An item of
     a `masked` dataset that has no mask of its own counts as a whole. Items that are kept `apart` are in no batch with
     others. `drawn` is how its caption is made anew each time it is used.
-    `edits` says how its control images are given; `matched` gives them as many pixels as itself.
+    `edits` says how its control images are given; `matched` gives them as many pixels as itself, and where there are
+    `control_buckets` these say their size.
     """
 
     picture: DatasetImage
@@ -86,10 +91,14 @@ class TrainingItem:
     apart: str = ""
     edits: Edits | None = None
     matched: bool = False
+    control_buckets: Buckets | None = None
 
     @property
     def controls(self) -> tuple[TrainingItem, ...]:
         """The control images of this item, cut and mirrored as it or each whole in its own shape."""
+        if (how := self.control_buckets) is not None:
+            own = how if how.width else how._replace(width=self.width, height=self.height)
+            return tuple(in_bucket(one, own) for one in self.picture.controls)
         if self.edits is None or not self.edits.pixels:
             return tuple(replace(self, picture=one) for one in self.picture.controls)
         if self.edits.at_most and not self.matched:
@@ -102,6 +111,12 @@ class TrainingItem:
         """What the text encoder looks at while it reads a prompt of this item."""
         if self.edits is None or not self.edits.seen:
             return ()
+        if self.control_buckets is not None:  # musubi-tuner shows them as they were cut
+            how = Buckets(_SEEN_BY_MUSUBI, _SEEN_BY_MUSUBI, "musubi-control")
+            return tuple(
+                SeenImage(one, *bucket_size(how, one.width, one.height), cut=True)
+                for one in self.controls[: self.edits.most]
+            )
         whole = (in_pixels(one, 0) for one in self.picture.controls)
         shown = whole if self.edits.pixels else self.controls
         return tuple(SeenImage(one, *sides_of(self.edits.seen, one.width / one.height)) for one in shown)
@@ -153,6 +168,13 @@ def in_pixels(picture: DatasetImage, pixels: int) -> TrainingItem:
     return TrainingItem(picture, *size, "", "", 0.0, scaled=size, resampling="lanczos")
 
 
+def in_bucket(picture: DatasetImage, how: Buckets) -> TrainingItem:
+    """A control image in a size of a trainer's own: cut out of the middle where its shape is another."""
+    size = bucket_size(how, picture.width, picture.height)
+    scaled = scaled_size(how._replace(width=size[0], height=size[1], kind="one"), picture.width, picture.height)
+    return TrainingItem(picture, *size, "", "", 0.0, scaled=scaled, resampling=how.resampling)
+
+
 def at_most(picture: DatasetImage, pixels: int) -> TrainingItem:
     """A control image in its own size, made smaller where it has more pixels; cut to steps of 16, as of FLUX.2."""
     share = min(1.0, math.sqrt(pixels / (picture.width * picture.height)))
@@ -180,7 +202,7 @@ def read_training_items(
     for dataset in recipe.datasets:
         place = Path(folders[dataset.key])
         pictures = large_enough_images(read_images(place, dataset, known, skip), place, dataset, tell)
-        own_shape = edits is not None and edits.pixels > 0
+        own_shape = dataset.control_buckets is not None or (edits is not None and edits.pixels > 0)
         pictures = with_control_images(pictures, dataset, known, skip, stretched=not own_shape)
         flips = [(x, y) for y in (False, True)[: 1 + dataset.flip_y] for x in (False, True)[: 1 + dataset.flip_x]]
         for resolution in dataset.resolutions or (512,):
@@ -241,6 +263,7 @@ def _item(recipe: Recipe, dataset: Dataset, picture: DatasetImage, resolution: i
         apart=f"{dataset.batches_of} {resolution}",
         edits=family_of(recipe.architecture).edits,
         matched=recipe.controls_match,
+        control_buckets=dataset.control_buckets,
     )
     if made_anew and drawn and (drawn.wildcards or drawn.before or drawn.after or drawn.secondary):
         return replace(item, caption=drawn_caption(made_anew, random.Random(picture.digest)))

@@ -37,6 +37,7 @@ TEMPLATE = (
 )
 BEFORE = 64
 PAD = "<|image_pad|>"
+TOKENS = {"image_token_id": PAD, "vision_start_token_id": "<|vision_start|>"}
 PICTURE = f"<|vision_start|>{PAD}<|vision_end|>"
 
 
@@ -69,6 +70,8 @@ def seeing(
     tokenizer, eyes = load_tokenizer(folders["tokenizer"]), image_processor()
     whole: Any = load_text_encoder(Make, folders["text_encoder"], "text encoder", kind, dtype, device)
     model = whole.model  # what predicts the next word is not asked
+    for key, word in TOKENS.items():  # the config of a file has those that are published
+        setattr(model.config, key, tokenizer.convert_tokens_to_ids(word))
 
     @torch.no_grad()
     def encode(text: str, images: Sequence[Image]) -> dict[str, Tensor]:

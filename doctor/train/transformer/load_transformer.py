@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -66,8 +67,11 @@ def transformer_sources(model: Path, extras: Path | None, *, alone: bool = False
     return transformer_folder(extras), model
 
 
-def build_empty_transformer(place: Path) -> nn.Module:
-    """Returns the transformer of a config.json or single file with all parameters on meta. Raises TrainError."""
+def build_empty_transformer(place: Path, told: Mapping[str, Any] = MappingProxyType({})) -> nn.Module:
+    """Returns the transformer of a config.json or single file with all parameters on meta. Raises TrainError.
+
+    `told` is what the run says of a single file, where its tensors do not tell.
+    """
     if place.is_file():
         path, name = place, component_class(place)
         what = f"{path} holds {title_of(name) or 'no part of a model that is known here'}"
@@ -78,6 +82,7 @@ def build_empty_transformer(place: Path) -> nn.Module:
     if family is None:
         raise TrainError(f"{what}; this runner trains {family_titles()} only.")
     config = component_config(place, family.RECORD.class_name)
+    config = {**told, **config} if place.is_file() else config
     make: Any = getattr(import_module(family.MODULE), family.RECORD.class_name)
     try:
         with empty_parameters():

@@ -132,7 +132,7 @@ def check_tensors(entries: Mapping[str, TensorEntry], expected: Mapping[str, tup
             f"{len(wrong)} tensors of {folder} have another shape than {asker}: {first} is "
             f"{list(entries[first].shape)} and should be {list(expected[first])}. They do not belong together."
         )
-    odd = [name for name in expected if entries[name].dtype not in FLOATS]
+    odd = [name for name, shape in expected.items() if shape and entries[name].dtype not in FLOATS]  # () only counts
     if odd:
         raise TrainError(
             f"{folder} holds {entries[odd[0]].dtype} weights ({odd[0]}); only plain float weights can be used."

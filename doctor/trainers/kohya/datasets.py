@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from ...configs.refused import Reason
+from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Dataset, Run
@@ -19,6 +19,7 @@ from .read import of_dataset
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".avif")
 CELL = 16  # pixels: what sides must be divisible by
+_ANY = 1 << 20  # pixels a side, which no picture has
 # The settings behind what checks of the runner's datasets point at.
 _SOURCES = {"alpha_mask": "alpha_mask", "mask_folder": "conditioning_data_dir"}
 
@@ -60,9 +61,12 @@ def _musubi(run: Run, dataset: Dataset, own: Written) -> Iterator[Reason]:
         yield dataset.key, "A dataset without an image_directory is not supported"
     if not dataset.caption_extension:
         yield own.key("caption_extension"), "A dataset has no caption_extension"
-    edits = family_of(run.recipe.architecture).edits
-    if edits and not edits.at_most and not dataset.controls:
-        yield dataset.key, "Kontext needs the control_directory of each dataset"
+    family = family_of(run.recipe.architecture)
+    if family.edits and not family.edits.at_most and not dataset.controls:
+        yield dataset.key, f"{family.title} needs the control_directory of each dataset"
+    written = own.raw("control_resolution") if not own.flag("no_resize_control") else None
+    known = None if written is None or _control_resolution(own) else str(written)
+    yield from one_of(own.key("control_resolution"), "control_resolution", known, (None,), "[1024, 1024]")
 
 
 def _masks(w: Written, own: Written) -> Iterator[Reason]:
@@ -93,7 +97,7 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
     musubi = run.trainer == "musubi-tuner"
     width, height = _resolution(musubi, own) or (512, 512)
     of_file = re.match(r"datasets/\d+", dataset.key)  # the numbered folders are one dataset
-    alpha = own.flag("alpha_mask")
+    alpha, edits = own.flag("alpha_mask"), family_of(run.recipe.architecture).edits
     return replace(
         dataset,
         resolutions=(math.isqrt(width * height),),
@@ -102,7 +106,9 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
         first_line=not musubi and not own.flag("enable_wildcard"),
         captionless=not musubi,
         controls=(),
-        control_folders=dataset.controls if family_of(run.recipe.architecture).edits else (),
+        control_folders=dataset.controls if edits else (),
+        control_buckets=_control_buckets(own) if edits and musubi else None,
+        numbered_controls=edits is not None and edits.most > 1,
         buckets=_buckets(run, own, width, height),
         random_crop=own.flag("random_crop"),
         alpha_mask=alpha,
@@ -110,6 +116,23 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
         drawn=None if musubi else _drawn(own),
         batches_of=of_file[0] if of_file else "",
     )
+
+
+def _control_resolution(own: Written) -> tuple[int, int] | None:
+    value = own.raw("control_resolution")
+    sides = value if isinstance(value, list) else [value]
+    if len(sides) not in (1, 2) or not all(isinstance(side, int) and side >= CELL for side in sides):
+        return None
+    return sides[0], sides[-1]
+
+
+def _control_buckets(own: Written) -> Buckets:
+    """The size of control images: that of the picture, their own in whole cells, or about so many pixels."""
+    if own.flag("no_resize_control"):
+        return Buckets(_ANY, _ANY, kind="musubi-tuner", shrink_only=True, resampling="area")
+    if (sides := _control_resolution(own)) is not None:
+        return Buckets(*sides, kind="musubi-control", resampling="area")
+    return Buckets(0, 0, resampling="area")
 
 
 def _drawn(own: Written) -> CaptionDraw | None:

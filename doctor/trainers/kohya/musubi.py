@@ -52,6 +52,7 @@ def _own(start: Start, w: Written) -> OfTrainer:
     datasets = tuple(_dataset(w, f"datasets/{number}") for number in range(w.count("datasets") or 0))
     fields = {
         "architecture": None if script in ("", "datasets") else _architecture(model, w),
+        "variant": _qwen_version(w) if model == "qwen_image" else None,
         "base_model": w.maybe("dit"),
         "adapter": weights if isinstance(weights, str) else None,
         "datasets": datasets,
@@ -77,14 +78,19 @@ def _own(start: Start, w: Written) -> OfTrainer:
 
 def _architecture(model: str, w: Written) -> str:
     """The family, or the member of it that the options choose."""
-    version = w.text("model_version").lower()
     if model == "flux_2":
-        size = re.fullmatch(r"klein-(?:base-)?([49]b)", version)
+        size = re.fullmatch(r"klein-(?:base-)?([49]b)", w.text("model_version"))
         return f"flux2_klein_{size[1]}" if size else "flux2"
     if model == "qwen_image":
-        version = version or ("edit-2509" if w.flag("edit_plus") else "edit" if w.flag("edit") else "original")
+        version = _qwen_version(w)
         return _QWEN_IMAGE.get(version, f"{model}_{version}")
     return _ARCHITECTURES.get(model, model)
+
+
+def _qwen_version(w: Written) -> str:
+    """What model_version says, in small letters, or one of the flags that say so without it."""
+    plus, edit = w.flag("edit_plus"), w.flag("edit")
+    return w.text("model_version").lower() or ("edit-2509" if plus else "edit" if edit else "original")
 
 
 def _script(w: Written) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ...configs.refused import Reason
 from ...configs.written import Written
-from ...families import families, family_of
+from ...families import families, family_of, in_diffusers
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
@@ -19,7 +19,7 @@ SCRIPTS = {
     of_trainer.script: of_trainer.network_module
     for family in families()
     for of_trainer in family.kohya.values()
-    if family.own is not None and of_trainer.taken
+    if in_diffusers(family).own is not None
 }
 # Their other kinds of networks for these models.
 MODULES: Mapping[str, Mapping[str, str]] = {

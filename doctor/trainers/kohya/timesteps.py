@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...configs.refused import Reason, one_of
@@ -19,6 +19,8 @@ BY_SIZE = {
     "krea2_shift": (256.0, 0.5, 6400.0, 1.15),
     "flux2_shift": (64.0, 0.5, 1024.0, 1.15),
 }
+# What counts cells of the latents of models that have them in cells already, as they are.
+_OF_CELLS = {"flux2_shift": (256.0, 0.5, 4096.0, 1.15)}
 _SAMPLINGS = ("sigma", "uniform", "sigmoid", "shift", "logsnr", *BY_SIZE)
 _LOSSES = {"l2": "mse", "l1": "mae", "huber": "huber", "smooth_l1": "smooth_l1"}
 _HUBER = ("huber", "smooth_l1")
@@ -61,7 +63,8 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
         yield from _refused_of_diffusion(run, w)
         return
     sampling = run.recipe.timestep_sampling.type
-    yield from one_of("timestep_type", "timestep_sampling", sampling, _SAMPLINGS, ", ".join(_SAMPLINGS))
+    known = [name for name in _SAMPLINGS if name not in BY_SIZE or name in _by_size(run)]
+    yield from one_of("timestep_type", "timestep_sampling", sampling, known, ", ".join(known))
     if run.trainer == "sd-scripts":
         kind = w.text("model_prediction_type", default="sigma_scaled")
         if kind != "raw":
@@ -128,8 +131,13 @@ def _density(run: Run, w: Written) -> TimestepDensity:
     normal = replace(even, density="logit_normal")
     if sampling == "logsnr":
         return replace(normal, mean=-w.number("logit_mean") / 2, spread=w.number("logit_std", default=1.0) / 2)
-    shift = 1.0 if sampling == "sigmoid" else BY_SIZE.get(sampling, _shift(run, w))
+    shift = 1.0 if sampling == "sigmoid" else _by_size(run).get(sampling, _shift(run, w))
     return replace(normal, spread=w.number("sigmoid_scale", default=1.0), shift=shift)
+
+
+def _by_size(run: Run) -> Mapping[str, tuple[float, float, float, float]]:
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    return _OF_CELLS if of_trainer is not None and of_trainer.in_cells else BY_SIZE
 
 
 def _shift(run: Run, w: Written) -> float:

@@ -144,6 +144,7 @@ def test_torch_is_left_as_it_was() -> None:
 _ALIKE = (
     {"AutoencoderKLQwenImage", "AutoencoderKLWan"},  # they differ in their config alone
     {"Flux2AutoEncoder", "Flux2AutoEncoderSmall"},  # and these in widths
+    *({"AutoencoderKLFlux2", name} for name in ("Flux2AutoEncoder", "Flux2AutoEncoderSmall")),  # of one model
     {"ZImageTransformer2DModel", "ZImageDCT"},  # the second of each builds on the first
     {"Lumina2Transformer2DModel", "OmniGen2Transformer2DModel"},
     {"Lumina2Transformer2DModel", "BooguImageTransformer2DModel"},

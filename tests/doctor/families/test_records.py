@@ -165,7 +165,7 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
     if family.simpletuner is not None:
         assert family.simpletuner.flavours and family.simpletuner.default in (*family.simpletuner.flavours, "")
     for trainer, words in family.kohya.items():
-        assert (SCRIPTS.get(words.script) == words.network_module) == words.taken
+        assert SCRIPTS.get(words.script) == words.network_module
         if not words.files:
             assert not family.is_known_to(trainer)
             continue
