@@ -115,7 +115,7 @@ class TrainingItem:
             how = Buckets(_SEEN_BY_MUSUBI, _SEEN_BY_MUSUBI, "musubi-control")
             return tuple(
                 SeenImage(one, *bucket_size(how, one.width, one.height), cut=True)
-                for one in self.controls[: self.edits.most]
+                for one in (self.controls if self.edits.most > 1 else self.controls[:1])
             )
         whole = (in_pixels(one, 0) for one in self.picture.controls)
         shown = whole if self.edits.pixels else self.controls

@@ -71,7 +71,7 @@ def flux2_model(folder: Path, whole: Path, *, dev: bool) -> Path:
     """Klein, or dev; its tokenizer and scheduler are those of another folder."""
     for name in ("tokenizer", "scheduler"):
         shutil.copytree(whole / name, folder / name)
-    words = len(AutoTokenizer.from_pretrained(folder / "tokenizer"))  # type: ignore[no-untyped-call]
+    words = len(AutoTokenizer.from_pretrained(folder / "tokenizer"))
     heads = {"attention_head_dim": HEAD, "num_attention_heads": 1, "axes_dims_rope": [32, 32, 32, 32]}
     sizes = {"in_channels": 16, "num_layers": 1, "num_single_layers": 1, "joint_attention_dim": 3 * HEAD}
     text = {**LANGUAGE, "vocab_size": words, "head_dim": HEAD, "num_hidden_layers": 31 if dev else 28}

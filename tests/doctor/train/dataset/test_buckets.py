@@ -22,6 +22,7 @@ MUSUBI: Final = "musubi-tuner"
 # by 48d368fa and 30c658c4, on the pictures above; 3000 random sizes more for each agreed when this was written
 CASES = [
     (Buckets(768, 512), [(768, 512)] * 6),
+    (Buckets(384, 384, "musubi-control"), [(512, 288), (304, 480), (384, 384), (912, 160), (384, 384), (464, 304)]),
     (
         Buckets(1024, 1024, SD, 64),
         [(1024, 576), (704, 1024), (1024, 1024), (1024, 256), (1024, 1024), (1024, 704)],

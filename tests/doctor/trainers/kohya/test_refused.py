@@ -117,7 +117,12 @@ def test_what_is_refused_of_a_subset(of_subset: dict[str, Any], words: str) -> N
         ("zimage_train_network", {"image_directory": ..., "image_jsonl_file": "a.jsonl"}, "image_jsonl_file a.jsonl"),
         ("zimage_train_network", {"multiple_target": True}, "multiple_target true"),
         ("flux_kontext_train_network", {"control_directory": ...}, "control_directory of each dataset"),
-        ("flux_kontext_train_network", {"no_resize_control": True}, "no_resize_control true"),
+        (
+            "flux_kontext_train_network",
+            {"no_resize_control": True, "control_resolution": [512, 512]},
+            "control_resolution … is not supported",
+        ),
+        ("flux_kontext_train_network", {"control_resolution": "1024"}, "use [1024, 1024]"),
     ],
 )
 def test_what_is_refused_of_a_dataset(script: str, of_set: dict[str, Any], words: str) -> None:
