@@ -111,9 +111,10 @@ class TimestepDensity:
 
     `density` is "uniform", "logit_normal" (the sigmoid of a normal number of `mean` and `spread`) or "mode" (Stable
     Diffusion 3's, by `mode`). `shift` moves it towards noise; four numbers (cells, mu, more cells, mu) make it e to
-    the power of mu by the picture's size. Then it is pressed between `low` and `high` or, when `cut`, drawn until it
-    lies there. `stepped`: the number is instead how far down a scheduler's table of 1000 shifted times to look, from
-    `low` to `high` of the table.
+    the power of mu by the picture's size. `bent`: then what is below a half is squared, and what is above moved
+    towards noise as far. Then it is pressed between `low` and `high` or, when `cut`, drawn until it lies there.
+    `stepped`: the number is instead how far down a scheduler's table of 1000 shifted times to look, from `low` to
+    `high` of the table.
     """
 
     density: str = "uniform"
@@ -123,6 +124,7 @@ class TimestepDensity:
     shift: float | tuple[float, float, float, float] = 1.0
     low: float = 0.0
     high: float = 1.0
+    bent: bool = False
     cut: bool = False
     stepped: bool = False
 

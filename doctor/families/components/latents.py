@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
 from ..record.mined import mined_class
-from ..record.shapes import Shapes
+from ..record.shapes import Shapes, Tensors
 from .autoencoder_kl import has_original_names, inferred_levels, original_name, original_names
 
 _PARTS = {
@@ -53,8 +54,6 @@ QWEN_IMAGE_VAE: ModelClass = mined_class(
     original=wan_vae_name,
 )
 _TITLE, _MARKS = "a VAE of FLUX.2", ("encoder.quant_conv.weight", "bn.running_mean")
-# As its authors' own files have it, and in diffusers' class.
-FLUX2_AUTHORS_VAE: ModelClass = mined_class("Flux2AutoEncoder", _TITLE, _MARKS)
 _OF_FLUX2 = {"quant_conv.": "encoder.quant_conv.", "post_quant_conv.": "decoder.post_quant_conv."}
 
 
@@ -70,10 +69,16 @@ def _flux2_in_file(needed: Shapes, present: Collection[str]) -> Shapes:
     return {_flux2_name(name): shape for name, shape in original_names(needed).items()}
 
 
+def _flux2_inferred(tensors: Tensors) -> dict[str, Any]:
+    return {"_class_name": "AutoencoderKLFlux2", **inferred_levels(tensors)}
+
+
+# In diffusers' class, and as its authors' own files have it.
 FLUX2_VAE: ModelClass = replace(
     mined_class("AutoencoderKLFlux2", _TITLE, _MARKS),
     in_file=_flux2_in_file,
-    infer=lambda tensors: {"_class_name": "AutoencoderKLFlux2", **inferred_levels(tensors)},
+    infer=_flux2_inferred,
     other=lambda name: _flux2_name(original_name(name)),
 )
+FLUX2_AUTHORS_VAE: ModelClass = replace(mined_class("Flux2AutoEncoder", _TITLE, _MARKS), infer=_flux2_inferred)
 CLASSES = (QWEN_IMAGE_VAE, FLUX2_AUTHORS_VAE, FLUX2_VAE)

@@ -100,7 +100,7 @@ _SIMPLETUNER = SimpleTuner(
         "libreflux": Flavour("jimmycarter/LibreFlux-SimpleTuner"),
     },
     default="krea",
-    targets=True,
+    targets="flux",
 )
 _MEMORY = Memory(
     word="flux.1",

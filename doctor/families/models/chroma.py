@@ -154,7 +154,7 @@ IN_DIFFUSERS = replace(
         ),
     ),
     ai_toolkit=CHROMA.ai_toolkit,
-    # simpletuner/helpers/models/chroma/model.py (bc8e6ab7); how ours would train its runs was not looked into
+    # simpletuner/helpers/models/chroma/model.py (bc8e6ab7)
     simpletuner=SimpleTuner(
         family="chroma",
         flavours={
@@ -163,8 +163,9 @@ IN_DIFFUSERS = replace(
             "flash": Flavour("lodestones/Chroma1-Flash"),
         },
         default="base",
-        linears=("to_k", "to_q", "to_v", "to_out.0", "to_qkv"),
-        taken=False,
+        targets="chroma",
+        masked=True,
+        bent=True,
         segments="apart",
     ),
     kohya={},

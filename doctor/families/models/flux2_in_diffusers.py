@@ -97,14 +97,15 @@ _MEMORY = Memory(
     text=512,
     several_controls=True,
 )
-# simpletuner/helpers/models/flux2/model.py (bc8e6ab7); how its runs would be trained by ours was not looked into
+# simpletuner/helpers/models/flux2/model.py (bc8e6ab7)
 _SIMPLETUNER = SimpleTuner(
     family="flux2",
     flavours={},
     default="",
     linears=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
     step=16,
-    taken=False,
+    mode=True,
+    in_cells=True,
 )
 KLEIN_4B = replace(
     FILES_ALONE,

@@ -239,18 +239,25 @@ class Flavour:
 class SimpleTuner:
     """A family in SimpleTuner: its model_family, its flavours, and the one that is taken where none is written.
 
-    `targets` says that flux_lora_target chooses the Linears; else the names of those that a LoRA covers end in one of
-    `linears`, where none is named as all of the attention's do. Sizes step by `step` pixels, 0: by as many as is
-    written. `taken`: zdoctor's runner takes its runs. What gradient_checkpointing_interval counts are blocks that are
-    computed again `together`, one of which is computed `apart`, or it is passed over ("").
+    flux_lora_target chooses the Linears from the table `targets`; without one the names of those that a LoRA covers
+    end in one of `linears`, where none is named as all of the attention's do. Sizes step by `step` pixels, 0: by as
+    many as is written. `mode` says that a picture is the most likely of the VAE's latents, not a drawn one, `masked`
+    that what fills up a prompt is not looked at, `bent` that normal noise levels are moved to both ends, `in_cells`
+    that latents are cells of 2 x 2 already. `taken`: zdoctor's runner takes its runs. What
+    gradient_checkpointing_interval counts are blocks that are computed again `together`, one of which is computed
+    `apart`, or it is passed over ("").
     """
 
     family: str
     flavours: Mapping[str, Flavour]
     default: str
-    targets: bool = False
+    targets: str = ""
     linears: tuple[str, ...] = ()
     step: int = 64
+    mode: bool = False
+    masked: bool = False
+    bent: bool = False
+    in_cells: bool = False
     taken: bool = True
     segments: str = "together"
 

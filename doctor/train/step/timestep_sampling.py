@@ -147,4 +147,5 @@ def _once(how: TimestepDensity, size: int, generator: torch.Generator, cells: in
     if isinstance(shift, tuple):
         few, low, many, high = shift
         shift = math.exp(low + (high - low) * (cells - few) / (many - few))
-    return shift * t / (1.0 + (shift - 1.0) * t)
+    t = shift * t / (1.0 + (shift - 1.0) * t)
+    return torch.where(t < 0.5, t.square(), 1.0 - (1.0 - t).square()) if how.bent else t

@@ -214,7 +214,8 @@ def _pictures(options: Written, key: str, own: Written) -> Iterator[Reason]:
 def _reference(run: Run, key: str, own: Written, sources: list[str]) -> Iterator[Reason]:
     """A dataset of pictures that are edited into others."""
     name, kind = own.text("id", default=key), own.text("conditioning_type", default="none")
-    if not family_of(run.recipe.architecture).edits:
+    of_trainer = family_of(run.recipe.architecture).simpletuner
+    if not family_of(run.recipe.architecture).edits or (of_trainer is not None and of_trainer.in_cells):
         yield key, f"The conditioning dataset {name} is not supported: only Flux Kontext is given images"
     elif kind != _STRICT:
         yield f"{key}/conditioning_type", f"conditioning_type {kind} is not supported; use {_STRICT}"

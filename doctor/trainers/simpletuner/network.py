@@ -12,19 +12,26 @@ from ...model.recipe import Network
 from ...model.record import replace
 from .lycoris import refused_network as refused_lycoris
 
-# flux/model.py get_lora_target_layers: how the names of the Linears end, but for those of fused ones.
+# get_lora_target_layers of flux/model.py and chroma/model.py: how the names of the Linears end, but for fused ones.
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
-_ALL = ("to_k", "to_q", "to_v", "to_out.0", *_CONTEXT)
+_ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
+_ALL = (*_ATTENTION, *_CONTEXT)
 _CONTEXT_FFS = ("ff_context.net.0.proj", "ff_context.net.2")
 _FFS = ("ff.net.0.proj", "ff.net.2", *_CONTEXT_FFS, "proj_mlp", "proj_out")
-_TARGETS: Mapping[str, tuple[str, ...]] = {
+_OF_BOTH: Mapping[str, tuple[str, ...]] = {
     "all": _ALL,
     "context": _CONTEXT,
     "context+ffs": (*_CONTEXT, *_CONTEXT_FFS),
     "all+ffs": (*_ALL, *_FFS),
     "ai-toolkit": (*_ALL, *_FFS, "norm.linear", "norm1.linear", "norm1_context.linear"),
-    "tiny": ("single_transformer_blocks.7.proj_out", "single_transformer_blocks.20.proj_out"),
-    "nano": ("single_transformer_blocks.7.proj_out",),
+}
+_TARGETS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "flux": {
+        **_OF_BOTH,
+        "tiny": ("single_transformer_blocks.7.proj_out", "single_transformer_blocks.20.proj_out"),
+        "nano": ("single_transformer_blocks.7.proj_out",),
+    },
+    "chroma": {**_OF_BOTH, "tiny": (*_ATTENTION, "ff.net.0.proj")},
 }
 
 
@@ -36,8 +43,8 @@ def refused_network(run: Run, options: Written) -> Iterator[Reason]:
         yield "architecture", f"SimpleTuner's configs of {family.title} are not supported"
     if kind == "lycoris":
         yield from refused_lycoris(run, options)
-    elif kind == "standard" and _of_flux(run.recipe.architecture):
-        yield from one_of("flux_lora_target", "flux_lora_target", target, _TARGETS, ", ".join(_TARGETS))
+    elif kind == "standard" and (known := _targets(run.recipe.architecture)):
+        yield from one_of("flux_lora_target", "flux_lora_target", target, known, ", ".join(known))
     else:
         yield from one_of("network_type", "lora_type", kind, ("standard",), "standard or lycoris")
 
@@ -67,12 +74,13 @@ def excluded(architecture: str | None, options: Written) -> str:
     """A pattern of the Linears whose names end in none of the targets of a LoRA."""
     of_trainer = family_of(architecture).simpletuner
     own = _ALL if of_trainer is None else of_trainer.linears or _ALL
-    chosen = _TARGETS.get(options.text("flux_lora_target", default="all"), _ALL)
-    targets = chosen if _of_flux(architecture) else own
+    known = _targets(architecture)
+    targets = known.get(options.text("flux_lora_target", default="all"), _ALL) if known else own
     ends = "|".join(target.replace(".", r"\.") for target in targets)
     return rf"^(?!(?:.*\.)?(?:{ends})$)"
 
 
-def _of_flux(architecture: str | None) -> bool:
+def _targets(architecture: str | None) -> Mapping[str, tuple[str, ...]]:
+    """What flux_lora_target chooses among; {} where it says nothing."""
     of_trainer = family_of(architecture).simpletuner
-    return of_trainer is not None and of_trainer.targets
+    return _TARGETS.get(of_trainer.targets, {}) if of_trainer is not None else {}

@@ -13,6 +13,7 @@ from typing import Any
 from ...configs.refused import Reason, converted, one_of
 from ...configs.written import Written
 from ...families import family_of
+from ...families.record import Family
 from ...model import Dataset, Run, Schema, Unknown
 from ...model.field_names import with_fields
 from ...model.recipe import Logging, TimestepDensity
@@ -34,8 +35,6 @@ _FORMATS = ("no_change", "int8-torchao", "int8-quanto", "int8-sdnq", "fp8-quanto
 _LOSSES = {"l2": "mse", "huber": "huber", "smooth_l1": "smooth_l1"}
 _HUBER = ("snr", "exponential", "constant")
 _HALF_PERIOD = 1000  # of cosine where no lr_warmup_steps are written
-# The cells of two pictures, each before its mu, by which flow_schedule_auto_shift and flux_shift go.
-AUTO_SHIFT = (256.0, 0.5, 4096.0, 1.15)
 # Their updates are bounded by themselves: the trainer clips nothing for them.
 _UNCLIPPED = ("optimi-stableadamw", "prodigy")
 # what counts beside certain values of other settings; there it is asked for
@@ -91,6 +90,9 @@ def _numbers(run: Run, options: Written) -> Iterator[Reason]:
     yield from one_of("quantization", "base_model_precision", precision, _FORMATS, ", ".join(_FORMATS))
     if not 0 < _step(run, options) <= 4096 or _step(run, options) % 16:
         yield "aspect_bucket_alignment", "aspect_bucket_alignment must be a multiple of 16 pixels"
+    of_trainer, auto = family_of(run.recipe.architecture).simpletuner, "flow_schedule_auto_shift"
+    if of_trainer is not None and of_trainer.in_cells and options.flag(auto):  # which counts other cells there
+        yield from one_of(auto, auto, "true", (), "flow_schedule_shift")
     if options.whole("ema_update_interval", default=1) < 1:
         yield "ema_update_interval", "ema_update_interval must be a whole number above 0"
     if options.text("init_lora") and recipe.network.type == "lokr":
@@ -131,6 +133,7 @@ def differences(run: Run, options: Written) -> Iterator[str]:
 def as_trained(run: Run, options: Written) -> Run:
     """The run as the runner takes it."""
     recipe, epochs = run.recipe, _epochs(options)
+    of_trainer = family_of(recipe.architecture).simpletuner
     optimizer, optimizer_settings = optimizer_of(run, options)
     interval, warmup = options.whole("ema_update_interval", default=1), options.whole("ema_warmup_steps")
     return replace(
@@ -151,7 +154,9 @@ def as_trained(run: Run, options: Written) -> Run:
                 "scheduler": _SCHEDULES[recipe.lr_scheduler.name],
                 "scheduler_settings": _schedule(run, options),
                 "timestep_type": "drawn",
-                "timestep_sampling.density": _density(options),
+                "timestep_sampling.density": _density(run, options),
+                "latent_mean": of_trainer is not None and of_trainer.mode,
+                "mask_padding": of_trainer is not None and of_trainer.masked,
                 "loss_type": _LOSSES[recipe.loss.type],
                 "loss.threshold": options.number("huber_c", default=0.1),
                 "loss.threshold_schedule": options.text("huber_schedule", default="snr"),
@@ -217,12 +222,21 @@ def _step(run: Run, options: Written) -> int:
     return 64 if of_trainer is None else of_trainer.step or written
 
 
-def _density(options: Written) -> TimestepDensity:
+def _density(run: Run, options: Written) -> TimestepDensity:
     """How noise levels are drawn; flow_schedule_auto_shift puts flow_schedule_shift aside (safety_check.py)."""
+    family = family_of(run.recipe.architecture)
     shift = options.number("flow_schedule_shift", default=3.0)
     uniform = options.flag("flow_use_uniform_schedule")
     return TimestepDensity(
         density="uniform" if uniform else "logit_normal",
         spread=options.number("flow_sigmoid_scale", default=1.0),
-        shift=AUTO_SHIFT if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
+        shift=_auto_shift(family) if options.flag("flow_schedule_auto_shift") else shift if shift > 0 else 1.0,
+        bent=family.simpletuner is not None and family.simpletuner.bent and not uniform,
     )
+
+
+def _auto_shift(family: Family) -> tuple[float, float, float, float]:
+    """The cells of two pictures, each before its mu, as the model's own scheduler has them."""
+    scheduler = family.scheduler({})
+    few, many = scheduler.get("base_image_seq_len", 256), scheduler.get("max_image_seq_len", 4096)
+    return float(few), scheduler.get("base_shift", 0.5), float(many), scheduler.get("max_shift", 1.15)

@@ -12,11 +12,21 @@ from zdoctor.doctor.model import Memory, ModelFolder
 from zdoctor.doctor.train.network.lora import lora_targets
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
 from zdoctor.tests.doctor.memory.runs import SYSTEM
-from zdoctor.tests.doctor.train.conftest import flux
+from zdoctor.tests.doctor.train.conftest import chroma, flux
 
-from .runs import differences, run_of, said, trained
+from .runs import SET, differences, run_of, said, trained
 
-__all__ = ["flux"]
+__all__ = ["chroma", "flux"]
+PAIRED = (
+    {**SET, "conditioning_data": ["b"]},
+    {
+        "id": "b",
+        "type": "local",
+        "dataset_type": "conditioning",
+        "conditioning_type": "reference_strict",
+        "instance_data_dir": "before",
+    },
+)
 CONTEXT = {"attn.add_k_proj", "attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out"}
 ALL = CONTEXT | {"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0"}
 CONTEXT_FFS = {"ff_context.net.0.proj", "ff_context.net.2"}
@@ -92,7 +102,48 @@ def test_the_flavours_of_flux2(flavour: object, architecture: str, base: str) ->
     names += [f"single_transformer_blocks.0.attn.{name}" for name in ("to_qkv_mlp_proj", "to_out")]
     covered = [name for name in names if not re.search(run.recipe.network.excluded, name)]
     assert covered == [names[0], names[3]]
-    assert "SimpleTuner's configs of FLUX.2" in said({"model_family": "flux2", "model_flavour": flavour})
+    written = {"model_family": "flux2", "model_flavour": flavour}
+    made = trained(written).recipe
+    assert made.latent_mean and not made.mask_padding and made.loss.embedded_guidance == 1.0
+    assert made.network.excluded == run.recipe.network.excluded and made.datasets[0].buckets_at(0).step == 16
+    assert "flow_schedule_auto_shift true is not supported" in said({**written, "flow_schedule_auto_shift": True})
+    assert "only Flux Kontext is given images" in said(written, *PAIRED)
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        (..., ALL),
+        ("context+ffs", CONTEXT | CONTEXT_FFS),
+        ("ai-toolkit", ALL | FFS),  # its norms have no Linear
+        ("tiny", {"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0", "ff.net.0.proj"}),
+    ],
+)
+def test_chroma(chroma: Path, target: object, names: set[str]) -> None:
+    """get_lora_target_layers and _apply_chroma_flow_schedule of chroma/model.py (bc8e6ab7)."""
+    written = {"model_family": "chroma", "model_flavour": "hd", "flux_lora_target": target}
+    made = trained(written).recipe
+    covered = lora_targets(build_empty_transformer(chroma / "transformer"), made.network.excluded)
+    assert {name.split(".", 2)[2] for name in covered} == names
+    density = made.timestep_sampling.density
+    assert made.mask_padding and not made.latent_mean and density is not None
+    assert (density.density, density.shift, density.bent) == ("logit_normal", 3.0, True)
+    even = trained({**written, "flow_use_uniform_schedule": True}).recipe.timestep_sampling.density
+    assert even is not None and not even.bent
+    assert "flux_lora_target nano is not supported" in said({**written, "flux_lora_target": "nano"})
+
+
+@pytest.mark.parametrize(
+    ("written", "shift"),
+    [
+        ({"model_family": "flux", "model_flavour": "dev"}, (256.0, 0.5, 4096.0, 1.15)),
+        ({"model_family": "chroma"}, (256.0, 0.5, 4096.0, 1.15)),
+        ({"model_family": "qwen_image"}, (256.0, 0.5, 8192.0, 0.9)),
+    ],
+)
+def test_auto_shift_goes_by_the_models_own_scheduler(written: dict[str, str], shift: tuple[float, ...]) -> None:
+    density = trained({**written, "flow_schedule_auto_shift": True}).recipe.timestep_sampling.density
+    assert density is not None and density.shift == shift
 
 
 @pytest.mark.parametrize("target", ["all+ffs+embedder", "controlnet", "mine"])
