@@ -10,15 +10,20 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from zdoctor.doctor.families import family_of
-from zdoctor.doctor.families.lora_keys import linears_of
+from zdoctor.doctor.families.lora_keys import linears_of, published_config
 from zdoctor.doctor.families.record.single_file import original_parts
 
 RANK = 2
+UNET = (
+    "down_blocks.1.resnets.0",
+    "down_blocks.1.attentions.0",
+    "up_blocks.1.attentions.0",
+)  # convolutions among them
 Pairs = dict[str, tuple[Tensor, Tensor]]  # by diffusers' name of a Linear: A and B
 
 
 def pairs_of(family: str, config: Mapping[str, object] | None = None, *, blocks: int = 1, rank: int = RANK) -> Pairs:
-    """A trained pair for each Linear of the first blocks that a LoRA of the family covers.
+    """A trained pair for each layer of the first blocks that a LoRA of the family may cover.
 
     Linears that are one in the original model have the same A, as a LoRA of the fused one has it for all of them.
     """
@@ -28,13 +33,16 @@ def pairs_of(family: str, config: Mapping[str, object] | None = None, *, blocks:
     found: Pairs = {}
     shared: dict[str, Tensor] = {}
     if config is None:
-        config = {} if record.memory is None else record.memory.config("")
-    for name, (out, inputs) in linears_of(record.transformer.name, config).items():
-        of, _, rest = name.partition(".")
-        if of in record.lora_blocks and int(rest.partition(".")[0]) < blocks:
-            owner = record.transformer.original(f"{name}.weight")
-            down = shared.setdefault(owner, (torch.randn(rank, inputs, generator=draw) * 0.02).bfloat16())
-            found[name] = down, (torch.randn(out, rank, generator=draw) * 0.01).bfloat16()
+        config = published_config(record)
+    lists = UNET if record.convolves else record.lora_blocks or record.blocks
+    for name, (out, inputs, *window) in linears_of(record.transformer.name, config).items():
+        of = next((of for of in lists if name.startswith(f"{of}.")), None)
+        if of is None or (not record.convolves and int(name.removeprefix(f"{of}.").partition(".")[0]) >= blocks):
+            continue
+        owner = record.transformer.original(f"{name}.weight")
+        down = shared.setdefault(owner, (torch.randn(rank, inputs, *window, generator=draw) * 0.02).bfloat16())
+        up = torch.randn(out, rank, *(1 for _ in window), generator=draw) * 0.01
+        found[name] = down, up.bfloat16()
     return found
 
 

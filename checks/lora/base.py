@@ -26,22 +26,26 @@ def lora_for_another_model(lora: Lora) -> Iterator[Finding]:
     if base is None or not base.class_name or base.reason:
         raise NotApplicable
     model = lora.title or lora.foreign
-    if model and lora.class_name != base.class_name:
+    wrong = list(misfits(lora, base.linears))
+    few = 2 * len(wrong) < len(lora.whole_pairs)
+    if model and (lora.class_name != base.class_name or (base.family not in ("", *lora.families) and not few)):
         yield found(
             place(lora),
-            "It is a LoRA for {model}, by the names of its modules; {base} is {other}.",
+            "It is a LoRA for {model}, by the names of its modules; {base} is {other}."
+            if lora.class_name != base.class_name
+            else "It is a LoRA for {model}, by the sizes of its modules; {base} is {other}.",
             otherwise="A program that loads it with this model passes over its modules, and it does nothing.",
             model=model,
             base=base.source,
             other=base.title,
         )
         return
-    wrong = list(misfits(lora, base.linears))
     if wrong:
         yield found(
             place(lora),
             "{count} of its {total} modules do not fit {base}: {module}: {why}.",
             otherwise="They are passed over, or loading fails.",
+            severity="warning" if few else "error",
             evidence={"modules": [module.key for module, _ in wrong]},
             count=len(wrong),
             total=len(lora.whole_pairs),

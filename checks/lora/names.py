@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ...doctor.families.lora_programs import LOADERS, judged_modules, passed_over, programs_of
+from ...doctor.families.lora_parts import MAGNITUDES
+from ...doctor.families.lora_programs import (
+    LOADERS,
+    alpha_is_why,
+    judged_modules,
+    passed_over,
+    programs_of,
+    without_magnitude,
+)
 from ...doctor.model import Finding, Lora, found
-from ...doctor.model.lora import ADAPTER_METADATA, PAIR
+from ...doctor.model.lora import ADAPTER_METADATA, PAIR, AdaptedModule
 from ...doctor.rules import NotApplicable, rule
 from . import OURS, adapter, place
 
@@ -46,34 +54,71 @@ def lora_of_half_pairs(lora: Lora) -> Iterator[Finding]:
 
 @rule("LOR007", "warning", "lora-passed-over", trainers=OURS)
 def lora_passed_over(lora: Lora) -> Iterator[Finding]:
-    """A program that pictures are made with passes over modules of a LoRA, because it looks for other names.
+    """A program that pictures are made with passes over parts of a LoRA, because it looks for other names.
 
     What: The names in the file were held against those that ComfyUI and diffusers look for, for this family. A LoRA
-    of musubi-tuner for Z-Image, say, has lora_unet_layers_0_attention_to_q, and ComfyUI looks for other names.
-    Why: What a program does not find it passes over, with a line in its log at most: the LoRA does nothing, or less
-    than it learnt.
-    Repair: A copy with the names that both look for; the numbers stay the same.
+    of musubi-tuner for Z-Image, say, has lora_unet_layers_0_attention_to_q, and ComfyUI looks for other names. Of
+    DoRA's magnitudes ComfyUI takes dora_scale and diffusers lora_magnitude_vector.
+    Why: What ComfyUI does not find it passes over, with "lora key not loaded" in its log: the LoRA does nothing, or
+    less than it learnt. diffusers does the same with some names, and refuses the file with others.
+    Repair: A copy with names that both look for, where there are such; the numbers stay the same.
     """
     if not adapter(lora).class_name:
         raise NotApplicable
     count = len(judged_modules(lora))
-    for program in LOADERS if count and programs_of(lora.class_name) else ():
+    for program in LOADERS if count and programs_of(lora) else ():
         missed = passed_over(lora, program)
         if missed:
+            yield _missed(lora, program, missed, count)
+        left = without_magnitude(lora, program)
+        if left:
             yield found(
                 place(lora),
-                "{program} applies none of its {total} modules: it looks for other names than {module}."
-                if len(missed) == count
-                else "{program} applies {rest} of its {total} modules: it looks for other names than {module}.",
-                otherwise="In {program} the LoRA does nothing."
-                if len(missed) == count
-                else "In {program} the LoRA does less than it learnt.",
-                evidence={"modules": [module.key for module in missed]},
+                "{program} leaves the magnitudes ({part}) of {count} of its {total} modules, and applies the rest.",
+                otherwise="In {program} the LoRA shows something else than it learnt.",
+                evidence={"modules": [module.key for module in left]},
                 program=program,
+                part=next(part for part in MAGNITUDES if part in left[0].parts),
+                count=len(left),
                 total=count,
-                rest=count - len(missed),
-                module=missed[0].key,
             )
+
+
+def _missed(lora: Lora, program: str, missed: Sequence[AdaptedModule], count: int) -> Finding:
+    alpha = alpha_is_why(lora, program, missed)
+    whole = len(missed) == count
+    if alpha:
+        message = "{program} takes no alpha keys beside such names as {module}."
+    elif program == "diffusers":
+        message = (
+            "{program} knows none of the names of its {total} modules, such as {module}."
+            if whole
+            else "{program} knows {rest} of the names of its {total} modules, and not {module}."
+        )
+    else:
+        message = (
+            "{program} applies none of its {total} modules: it looks for other names than {module}."
+            if whole
+            else "{program} applies {rest} of its {total} modules: it looks for other names than {module}."
+        )
+    return found(
+        place(lora),
+        message,
+        otherwise="{program} refuses the file, or applies it at another strength."
+        if alpha
+        else "{program} refuses the file, or the LoRA does nothing in it."
+        if program == "diffusers" and whole
+        else "{program} refuses the file, or the LoRA does less than it learnt."
+        if program == "diffusers"
+        else "In {program} the LoRA does nothing."
+        if whole
+        else "In {program} the LoRA does less than it learnt.",
+        evidence={"modules": [module.key for module in missed]},
+        program=program,
+        total=count,
+        rest=count - len(missed),
+        module=missed[0].key,
+    )
 
 
 @rule("LOR009", "warning", "lora-strength-unclear", trainers=OURS)

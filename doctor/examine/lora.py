@@ -8,7 +8,7 @@ from typing import Any
 
 from ..configs.reading import Reading
 from ..errors import UserError
-from ..families.lora_programs import passed_over, programs_of
+from ..families.lora_programs import judged_modules, passed_over, programs_of, without_magnitude
 from ..model import Config, Facts, LoraValues, Run, Unjudged, Unknown
 from ..model.lora import LORA, Lora
 from ..model.printable import printable
@@ -70,7 +70,9 @@ def described(lora: Lora, values: LoraValues | Unknown) -> str:
     kinds = "/".join(sorted({lora.file.tensors[name].dtype for one in lora.modules for name in one.parts.values()}))
     words.append(f"{len(lora.modules)} modules in {kinds}")
     words += [f"{label} {lora.file.metadata[key]}" for key, label in _ORIGIN.items() if lora.file.metadata.get(key)]
-    programs = [name for name in programs_of(lora.class_name) if not passed_over(lora, name)]
+    programs = [
+        name for name in programs_of(lora) if not passed_over(lora, name) and not without_magnitude(lora, name)
+    ]
     words += [f"applied as a whole by {', '.join(programs)}"] * bool(programs)
     return printable("; ".join(words))
 
@@ -93,13 +95,14 @@ def _unheld(lora: Lora | Unknown, values: LoraValues | Unknown) -> Iterator[tupl
     """What of an adapter was not held against anything, and why."""
     if isinstance(lora, Unknown) or not lora.kind:
         return
-    if not programs_of(lora.class_name):
+    if not programs_of(lora):
         model = lora.title or lora.foreign or "a model that has modules of these names"
         yield "which programs apply it", f"no record of {model} says what applies its LoRAs"
     if isinstance(values, LoraValues) and values.unread:
         kinds = ", ".join(sorted({lora.file.tensors[name].dtype for name in values.unread}))
         yield "the numbers", f"{len(values.unread)} tensors are of a type that is not read ({kinds})"
-    if texts := sum(module.of_text_encoder for module in lora.modules):
+    judged = judged_modules(lora)
+    if texts := sum(module.of_text_encoder and module not in judged for module in lora.modules):
         yield "its text encoders", f"no record of the names of {texts} modules of text encoders"
     if lora.base is not None and lora.base.reason:
         yield "whether it fits the base model", f"{lora.base.source}: {lora.base.reason}"

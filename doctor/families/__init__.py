@@ -44,8 +44,12 @@ def registry(families: Iterable[Family]) -> dict[str, Family]:
 
 
 def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
-    transformers = (family.transformer for family in families)
-    return {kind.name: kind for kind in (*filter(None, transformers), *CLASSES)}
+    """Of families of one class the first one's."""
+    found: dict[str, ModelClass] = {}
+    for kind in (*(family.transformer for family in families), *CLASSES):
+        if kind is not None:
+            found.setdefault(kind.name, kind)
+    return found
 
 
 # Of classes that build on others, the one with more first (`class_in`).

@@ -10,44 +10,31 @@ from ..model import WeightFile
 from ..model.lora import AdaptedModule, Lora
 from ..model.pattern import pattern
 from ..model.record import replace
-from . import classes, families, family_with
+from ..model.said import joined
+from . import classes, families, family_of
+from .lora_parts import kind_of, split, words_of
+from .models.unet_names import processor_name
 from .part_files import class_in, title_of
-from .record import ModelClass
+from .record import Family
+from .record.mined import mined_class_of, mined_classes, mined_tensors
 from .record.single_file import original_parts
+
+Index = Mapping[str, tuple[str, tuple[str, ...]]]
 
 # What programs put before the name of a module; those that end with _ write the dots of the name as _, too.
 PREFIXES = (
-    *("base_model.model.", "model.diffusion_model.", "diffusion_model.", "transformer.", "unet."),
+    *(
+        "transformer.base_model.model.",
+        "base_model.model.",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "transformer.",
+        "unet.",
+    ),
     *("text_encoders.", "text_encoder_2.", "text_encoder_3.", "text_encoder."),
-    *("lora_unet_", "lora_transformer_", "lora_prior_unet_", "lycoris_"),
+    *("lora_unet__", "lora_unet_", "lora_transformer_", "lora_prior_unet_", "lycoris_"),
     *("lora_te1_", "lora_te2_", "lora_te3_", "lora_te_"),
 )
-_PART = pattern(
-    r"(.+?)(?:"
-    r"\.lora_(A|B|down|up|mid)(?:\.(?!weight$|bias$)\w+)?(?:\.(weight|bias))?"
-    r"|[._]lora(?:_linear_layer|\d)?\.(down|up)\.weight"
-    r"|\.(alpha|dora_scale|magnitude|lora_magnitude_vector|w_norm|b_norm|diff_b|diff|set_weight|reshape_weight"
-    r"|lokr_(?:w1|w2|t2)(?:_[ab])?|hada_[wt][12](?:_[ab])?|oft_\w+|on_input|rescale|scalar|[ab][12])(?:\.weight)?"
-    r")"
-)
-_FORMS = {
-    "A": r"\.lora_[AB]\.weight",
-    "A.default": r"\.lora_[AB]\.default\.weight",
-    "down": r"\.lora_(down|up)\.weight",
-    "dot": r"\.lora\.(down|up)\.weight",
-}
-_PAIR = {"A": "A", "down": "A", "B": "B", "up": "B", "mid": "mid"}
-_KINDS = {
-    **dict.fromkeys(("A", "B"), "LoRA"),
-    "lokr": "LoKr",
-    "hada": "LoHa",
-    "oft": "OFT",
-    "on": "IA3",
-    "a1": "GLoRA",
-    "b1": "GLoRA",
-    **dict.fromkeys(("diff", "w", "set"), "full difference"),
-}
-_MAGNITUDES = ("dora_scale", "magnitude", "lora_magnitude_vector")
 # Modules that only one family has, of those without a record here (names with _ for dots).
 _FOREIGN = {
     "Qwen-Image": r"transformer_blocks_\d+_(img_mlp|txt_mlp|img_mod|txt_mod)_",
@@ -60,6 +47,8 @@ _FOREIGN = {
     "LTX-Video": r"transformer_blocks_\d+_(audio_)?attn[12]_.*|patchify_proj",
     "Stable Diffusion or SDXL": r"(^|_)(down_blocks|up_blocks|mid_block|input_blocks|output_blocks|middle_block)_",
 }
+_OF_CLIP = pattern(r"(?:text\.model\.)?encoder\.layers\.\d+\.(?:mlp\.fc[12]|self\.attn\.(?:[qkv]|out)\.proj)")
+_SAMPLE = 12  # modules that are looked at first
 _EMBEDDINGS = ("emb_params", "string_to_param", "string_to_token", "clip_l", "clip_g", "t5xxl", "qwen")
 
 
@@ -68,46 +57,30 @@ def read_lora(path: str, file: WeightFile, base_class: str = "") -> Lora:
     parts: dict[str, dict[str, str]] = {}
     others: list[str] = []
     for name in file.tensors:
-        found = _PART.fullmatch(name)
+        found = split(name)
         if found is None:
             others.append(name)
         else:
-            parts.setdefault(found[1], {})[_part(found)] = name
-    kind = _kind({part for module in parts.values() for part in module})
+            parts.setdefault(found[0], {})[found[1]] = name
+    kind = kind_of({part for module in parts.values() for part in module})
     if not kind:
         return Lora(path, file, holds=_holds(file.tensors), others=tuple(file.tensors))
     modules = [_module(key, of) for key, of in parts.items()]
-    class_name = _class_of(modules, file, base_class)
-    title = family_with(class_name).title if class_name else ""
-    if class_name:
-        modules = [placed(module, classes()[class_name]) for module in modules]
+    found_families = _families_of(modules, file, base_class)
+    if found_families:
+        index = index_of(found_families[0].name)
+        modules = [_in_clip(module) if module.of_text_encoder else placed(module, index) for module in modules]
     return Lora(
         path,
         file,
         kind,
         modules=tuple(modules),
         others=tuple(others),
-        class_name=class_name,
-        title=title,
-        foreign="" if class_name else _foreign(modules),
+        class_name=found_families[0].class_name if found_families else "",
+        families=tuple(family.name for family in found_families),
+        title=joined(" or ", dict.fromkeys(family.title for family in found_families)),
+        foreign="" if found_families else _foreign(modules),
     )
-
-
-def _part(found: re.Match[str]) -> str:
-    factor = found[2] or found[4]
-    if factor is None:
-        return found[5]
-    return _PAIR[factor] + (".bias" if found[3] == "bias" else "")
-
-
-def _kind(parts: Iterable[str]) -> str:
-    """The kind of adapter that the parts make up, "" where they are none."""
-    kinds = {kind for part in parts if (kind := _KINDS.get(part) or _KINDS.get(part.partition("_")[0]))}
-    if kinds == {"LoRA"} and not set(_MAGNITUDES).isdisjoint(parts):
-        return "DoRA"
-    if kinds > {"LoRA"}:  # norms and biases as differences beside the pairs
-        kinds -= {"full difference"}
-    return " and ".join(sorted(kinds))
 
 
 def _holds(names: Iterable[str]) -> str:
@@ -128,34 +101,31 @@ def _holds(names: Iterable[str]) -> str:
 def _module(key: str, parts: Mapping[str, str]) -> AdaptedModule:
     prefix = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
     factor = (parts.get("A") or parts.get("B") or "").removeprefix(key)
-    words = next((words for words, form in _FORMS.items() if re.fullmatch(form, factor)), "")
-    return AdaptedModule(key, prefix, key.removeprefix(prefix), parts, words=words)
+    return AdaptedModule(key, prefix, key.removeprefix(prefix), parts, words=words_of(factor))
 
 
-def _class_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class: str) -> str:
-    """The class with the most of these modules, where it has nearly all, and with the most of their sizes; "" where
-    none has.
+def _families_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class: str) -> tuple[Family, ...]:
+    """The families whose models have nearly all of these modules, and most of their sizes; the likeliest first.
 
-    Several have as many where Flux's modulation has no LoRA, which Chroma lacks: then the one that the metadata name,
-    the base model's, or else the first.
+    Several are alike: Wan 2.1 and 2.2; or Flux and Chroma, where the modulation, which Chroma lacks, has no LoRA.
+    Then the first is the one that the metadata name, the base model's, or the first that there is, and the others are
+    those of its class.
     """
     of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
     ranks: dict[str, tuple[int, int]] = {}
+    some = of_model[:: len(of_model) // _SAMPLE + 1]
     for family in families():
-        kind = family.transformer
-        if kind is None or not family.knows_loras:
+        if not family.knows_loras or 2 * sum(_is_alike(module, family) for module in some) < len(some):
             continue
-        own = [found for module in of_model if (found := placed(module, kind)).linears]
+        index = index_of(family.name)
+        own = [found for module in of_model if (found := placed(module, index)).linears]
         if own and len(own) >= 0.9 * len(of_model):
-            configs: tuple[Mapping[str, object], ...] = (
-                {},
-                {} if family.memory is None else family.memory.config(""),
-            )
-            fit = max(_fitting(own, linears_of(kind.name, config), file) for config in configs)
-            ranks[kind.name] = max((len(own), fit), ranks.get(kind.name, (0, 0)))
-    best = [name for name, rank in ranks.items() if rank == max(ranks.values())]
-    told = [name for name in best if _is_named(family_with(name).base_version, file.metadata)]
-    return next(iter((*told, *({base_class} & {*best}), *best)), "")
+            ranks[family.name] = len(own), _fitting(own, published_linears(family), file)
+    best = [family_of(name) for name, rank in ranks.items() if rank == max(ranks.values())]
+    told = [family for family in best if _is_named(family.base_version, file.metadata)]
+    likely = [*told, *(family for family in best if family.class_name == base_class), *best][:1]
+    alike = (family for one in likely for family in (one, *best) if family.class_name == one.class_name)
+    return tuple(told or dict.fromkeys(alike))
 
 
 def _is_named(version: str, metadata: Mapping[str, str]) -> bool:
@@ -171,21 +141,21 @@ def _fitting(modules: Iterable[AdaptedModule], linears: Mapping[str, tuple[int, 
 def _sides(module: AdaptedModule, file: WeightFile) -> list[tuple[int, int]]:
     """What comes out of a module and what goes into it, by its B and A; nothing where it has not both."""
     up, down = (file.tensors.get(module.parts.get(part, "")) for part in "BA")
-    if up is None or down is None or not len(up.shape) == len(down.shape) == 2:
+    if up is None or down is None or len(up.shape) < 2 or len(down.shape) < 2:
         return []
     return [(up.shape[0], down.shape[1])]
 
 
 def _sides_in(module: AdaptedModule, linears: Mapping[str, tuple[int, ...]]) -> tuple[int, int] | None:
-    """The same of the Linears that it changes in a published model; None where that has fewer blocks."""
+    """The same of the Linears that it changes in a published model; None where that has no such."""
     if any(name not in linears for name in module.linears):
         return None
     return sum(linears[name][0] for name in module.linears), linears[module.linears[0]][1]
 
 
-def placed(module: AdaptedModule, kind: ModelClass) -> AdaptedModule:
-    """The module with the Linears of this class that it changes; what stands before its name is its prefix then."""
-    known, prefix, path = _index(kind.name), module.prefix, module.path
+def placed(module: AdaptedModule, index: Index) -> AdaptedModule:
+    """The module with the Linears of a family that it changes; what stands before its name is its prefix then."""
+    known, prefix, path = index, module.prefix, module.path
     if prefix.endswith("_"):
         path = path.replace(".", "_")
     while path not in known and "." in path:
@@ -197,17 +167,59 @@ def placed(module: AdaptedModule, kind: ModelClass) -> AdaptedModule:
     return replace(module, prefix=prefix, path=path, linears=linears, names=names)
 
 
+def _is_alike(module: AdaptedModule, family: Family) -> bool:
+    """Whether the module may be one of the family, whatever the numbers in its name: a first look that costs little."""
+    path, kinds = module.path, _kinds(family.name)
+    while kinds and _numberless(path) not in kinds and "." in path:
+        path = path.partition(".")[2]
+    return not kinds or _numberless(path) in kinds
+
+
+def _numberless(path: str) -> str:
+    return re.sub(r"\d+", "0", path.replace(".", "_"))
+
+
+def _in_clip(module: AdaptedModule) -> AdaptedModule:
+    """The module of a text encoder, marked where it is one of CLIP's, under the names that it has in all LoRAs."""
+    return replace(module, names="t") if _OF_CLIP.fullmatch(module.path.replace("_", ".")) else module
+
+
 @cache
-def _index(class_name: str) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-    """Every module of the published model, with dots and with _: whose name it is, and its Linears."""
-    kind = classes()[class_name]
-    weights = [name for name, shape in kind.tensors({}).items() if len(shape) == 2 and name.endswith(".weight")]
+def _kinds(family_name: str) -> frozenset[str]:
+    """The names of all modules without their numbers; none where the class was not mined."""
+    kind = family_of(family_name).transformer
+    if kind is None or kind.name not in mined_classes():
+        return frozenset()
+    tables = mined_class_of(kind.name)["tables"]
+    texts = (name for table in tables for group in table["tensors"].values() for name in group)
+    names = {re.sub(r"\*|\[[^]]*\]", "0", name) for name in texts if not name.endswith(".bias")}
+    spelt = {one for name in names for one in (name, kind.original(name), processor_name(name))}
+    return frozenset(_numberless(name.removesuffix(".weight")) for name in spelt)
+
+
+@cache
+def index_of(family_name: str) -> Index:
+    """Every module of the published model, with dots and with _: whose name it is, and what it changes."""
+    family = family_of(family_name)
+    kind = family.transformer
+    if kind is None:
+        return {}
+    weights = [name for name in kind.tensors(published_config(family)) if not name.endswith(".bias")]
+    parts = {name: (name.removesuffix(".weight"),) for name in weights}
+    spelt: list[tuple[str, str, tuple[str, ...]]] = [("d", name, of) for name, of in parts.items()]
+    for original, names in original_parts(kind.original, weights).items():
+        spelt.append(("o", original, tuple(name.removesuffix(".weight") for name in names)))
+    if family.convolves:
+        old = [(f"{processor_name(of[0])}.weight", of) for of in parts.values()]
+        spelt += [("n" if name in parts else "p", name, of) for name, of in old]
+    for component, prefix in family.lora_beside.items():
+        class_name, config = family.published[component]
+        inside = [f"{prefix}{name}" for name in mined_tensors(class_name, config) if name.endswith(".weight")]
+        spelt += [("o", name, (name.removesuffix(".weight"),)) for name in inside]
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for name in weights:
-        found[name.removesuffix(".weight")] = "d", (name.removesuffix(".weight"),)
-    for original, parts in original_parts(kind.original, weights).items():
-        module, linears = original.removesuffix(".weight"), tuple(part.removesuffix(".weight") for part in parts)
-        found[module] = ("do" if module in found else "o"), linears
+    for whose, name, linears in spelt:
+        module = name.removesuffix(".weight")
+        found[module] = found.get(module, ("", ()))[0] + whose, linears
     return {**found, **{name.replace(".", "_"): of for name, of in found.items()}}
 
 
@@ -217,10 +229,28 @@ def _foreign(modules: Iterable[AdaptedModule]) -> str:
     return next((name for name, words in _FOREIGN.items() if any(re.search(words, path) for path in paths)), "")
 
 
+def published_config(family: Family) -> Mapping[str, object]:
+    """The config.json of the model that a family's record is about."""
+    return {} if family.memory is None else family.memory.config("")
+
+
+@cache
+def _published(family_name: str) -> dict[str, tuple[int, ...]]:
+    family = family_of(family_name)
+    return linears_of(family.class_name, published_config(family))
+
+
+def published_linears(family: Family) -> dict[str, tuple[int, ...]]:
+    """`linears_of` of the published model."""
+    return _published(family.name)
+
+
 def linears_of(class_name: str, config: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    """(out, in) by name of the Linears that a class builds from this config. Raises BadConfig."""
+    """(out, in) by name of the Linears, and with the window's sides of the convolutions, that a class builds from this
+    config. Raises BadConfig.
+    """
     shapes = classes()[class_name].tensors(config)
-    return {n.removesuffix(".weight"): s for n, s in shapes.items() if len(s) == 2 and n.endswith(".weight")}
+    return {n.removesuffix(".weight"): s for n, s in shapes.items() if len(s) >= 2 and n.endswith(".weight")}
 
 
 def misfits(lora: Lora, linears: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[AdaptedModule, str]]:

@@ -22,9 +22,9 @@ class AdaptedModule:
     `key` is what the file writes before each part, of which `prefix` says whose model it is and `path` which module.
     `parts` are the names of its tensors by what they are ("A", "B", "alpha", "lokr_w1"). `linears` are diffusers'
     names of the Linears that it changes, more than one where they are fused; () where the model has none of the name.
-    `names` says whose names the path is written in: "d" for diffusers', "o" for the original single files', both
-    where they are the same. `words` is what its factors are called: "A" (lora_A), "A.default", "down" (lora_down) or
-    "dot" (lora.down), "" where it has none.
+    `names` says whose names the path is written in: "d" for diffusers', "o" for the original single files', "p" for
+    those that diffusers gave to attention until 2023 ("n": what had its name then, too); all where they are the same. `words` is what its factors are called: "A" (lora_A), "A.default", "down" (lora_down),
+    "dot" (lora.down), "_lora", "linear" (lora_linear_layer) or "bare" (lora_A without weight), "" where it has none.
     """
 
     key: str
@@ -44,12 +44,14 @@ class AdaptedModule:
 class LoraBase:
     """The model that a LoRA is held against: the class of its transformer, and (out, in) by name of its Linears.
 
-    `source` is how it was named. `exact` says that the sizes are this model's own, not those that are published.
+    `source` is how it was named, `family` the record that it is of, "" where its sizes are those of none. `exact` says
+    that the sizes are this model's own, not those that are published.
     `reason` says why nothing is known of it, "" where something is.
     """
 
     source: str
     class_name: str = ""
+    family: str = ""
     title: str = ""
     linears: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     exact: bool = False
@@ -62,7 +64,8 @@ class Lora:
 
     `kind` is "LoRA", "LoKr" and the like, "" where it is no adapter; then `holds` says what it is instead, as far as
     that is known. `others` are the tensors that belong to no adapter. `class_name` is the class of the transformer
-    whose modules it names, `title` the family's name; "" where no record has them. `foreign` is the name of a family
+    whose modules it names, `families` are the records that have them, the likeliest first, and `title` is what these
+    are called; "" where no record has them. `foreign` is the name of a family
     without a record that its keys are known by. `copy` is the path of a repaired copy, `copied`
     says that something lies there. `base` is the model that it was to be held against.
     """
@@ -74,6 +77,7 @@ class Lora:
     modules: tuple[AdaptedModule, ...] = ()
     others: tuple[str, ...] = ()
     class_name: str = ""
+    families: tuple[str, ...] = ()
     title: str = ""
     foreign: str = ""
     copy: str = ""

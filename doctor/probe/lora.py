@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..families import classes, families, family_with, in_diffusers, no_record
-from ..families.lora_keys import linears_of, read_lora
+from ..families.lora_keys import linears_of, published_linears, read_lora
 from ..families.part_files import class_in, inferred_config
 from ..families.record.shapes import BadConfig
 from ..model import Unknown
@@ -50,7 +50,7 @@ def _of_file(world: World, source: str, place: str) -> LoraBase:
         config = inferred_config(name, {key: tensor.shape for key, tensor in file.tensors.items()})
         return _made(source, name, linears_of(name, config))
     except BadConfig as error:
-        return LoraBase(source, name, family_with(name).title, reason=str(error))
+        return LoraBase(source, name, title=family_with(name).title, reason=str(error))
 
 
 def _of_folder(world: World, source: str, place: str) -> LoraBase:
@@ -67,7 +67,11 @@ def _of_folder(world: World, source: str, place: str) -> LoraBase:
 
 
 def _made(source: str, class_name: str, linears: dict[str, tuple[int, ...]]) -> LoraBase:
-    return LoraBase(source, class_name, family_with(class_name).title, linears, exact=True)
+    like = next(
+        (one for one in families() if one.class_name == class_name and published_linears(one) == linears), None
+    )
+    title = classes()[class_name].title if like is None else like.title
+    return LoraBase(source, class_name, "" if like is None else like.name, title, linears, exact=True)
 
 
 def _of_name(source: str) -> LoraBase:
@@ -82,5 +86,5 @@ def _of_name(source: str) -> LoraBase:
         if not own.knows_loras:
             return LoraBase(source, reason=no_record(family.title))
         config = {} if own.memory is None else own.memory.config(plain)
-        return LoraBase(source, own.class_name, family.title, linears_of(own.class_name, config))
+        return LoraBase(source, own.class_name, own.name, family.title, linears_of(own.class_name, config))
     return LoraBase(source, reason="there is no such file or folder, and no family of that name")

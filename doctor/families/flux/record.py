@@ -131,6 +131,7 @@ FLUX = Family(
         "text_encoder_2": ("T5EncoderModel", T5_XXL),
         "vae": ("AutoencoderKL", VAE),
     },
+    lora_beside={},
     lora_prefixes=("transformer.",),
     base_version="flux.1",
     lokr=False,

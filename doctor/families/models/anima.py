@@ -7,13 +7,17 @@ from ..components.published import QWEN3_06B
 from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from . import original_names
 
 ANIMA = replace(
     FILES_ALONE,
     name="anima",
     title="Anima",
     transformer=mined_class(
-        "CosmosTransformer3DModel", "a Cosmos transformer", ("transformer_blocks.0.norm1.linear_1.weight",)
+        "CosmosTransformer3DModel",
+        "a Cosmos transformer",
+        ("transformer_blocks.0.norm1.linear_1.weight",),
+        original=original_names.cosmos,
     ),
     loader=Loader(
         components={
@@ -25,6 +29,7 @@ ANIMA = replace(
         }
     ),
     base_version="anima",
+    lora_beside={"text_conditioner": "llm_adapter."},
     blocks=("transformer_blocks",),
     quantized_blocks=("transformer_blocks",),
     published={

@@ -1,4 +1,4 @@
-"""Krea 2, as its authors' own files have it."""
+"""Krea 2: as its authors' own files have it, and the names of diffusers' class, which LoRAs may have."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..components.published import QWEN3_VL_4B
 from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from . import original_names
 
 # What ai-toolkit (27a03a91) writes into its source, krea2/krea2.py.
 CONFIG: Mapping[str, Any] = {
@@ -54,6 +55,7 @@ KREA2 = replace(
         },
     ),
     base_version="krea2",
+    in_diffusers="krea2 in diffusers",
     published={
         "text_encoder": ("Qwen3VLForConditionalGeneration", QWEN3_VL_4B),
         "vae": ("AutoencoderKLQwenImage", {}),
@@ -75,4 +77,18 @@ KREA2 = replace(
     quantized_blocks=("blocks",),
     repos={"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"},
 )
-FAMILIES: tuple[Family, ...] = (KREA2,)
+KREA2_IN_DIFFUSERS = replace(
+    FILES_ALONE,
+    name="krea2 in diffusers",
+    title="Krea 2",
+    transformer=mined_class(
+        "Krea2Transformer2DModel",
+        "a Krea 2 transformer",
+        ("text_fusion.projector.weight",),
+        original=original_names.krea2,
+    ),
+    base_version="krea2",
+    blocks=("transformer_blocks",),
+    quantized_blocks=("transformer_blocks",),
+)
+FAMILIES: tuple[Family, ...] = (KREA2, KREA2_IN_DIFFUSERS)

@@ -7,13 +7,17 @@ from ..components.published import GEMMA3_12B
 from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from . import original_names
 
 LTX2 = replace(
     FILES_ALONE,
     name="ltx2",
     title="LTX-2",
     transformer=mined_class(
-        "LTX2VideoTransformer3DModel", "an LTX-2 transformer", ("transformer_blocks.0.audio_scale_shift_table",)
+        "LTX2VideoTransformer3DModel",
+        "an LTX-2 transformer",
+        ("transformer_blocks.0.audio_scale_shift_table",),
+        original=original_names.ltx2,
     ),
     loader=Loader(
         components={

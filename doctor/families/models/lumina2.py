@@ -7,13 +7,17 @@ from ..components.autoencoder_kl import VAE
 from ..record import Family, Fit, Flavour, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from . import original_names
 
 LUMINA2 = replace(
     FILES_ALONE,
     name="lumina2",
     title="Lumina 2",
     transformer=mined_class(
-        "Lumina2Transformer2DModel", "a Lumina 2 transformer", ("time_caption_embed.caption_embedder.0.weight",)
+        "Lumina2Transformer2DModel",
+        "a Lumina 2 transformer",
+        ("time_caption_embed.caption_embedder.0.weight",),
+        original=original_names.lumina2,
     ),
     loader=Loader(
         components={

@@ -12,7 +12,7 @@ from ..components.published import CLIP_G
 from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
-from .unet_names import sdxl_original_name
+from .unet_names import sd15_original_name, sdxl_original_name
 
 _UNET = mined_class(
     "UNet2DConditionModel",
@@ -91,7 +91,7 @@ SD15 = replace(
     overflows=False,
     aliases=("sd1",),
     title="Stable Diffusion 1.5",
-    transformer=_UNET,
+    transformer=replace(_UNET, original=sd15_original_name),
     loader=Loader(components=_COMPONENTS, single_file=""),
     fits=(
         Fit("text_encoder", "hidden_size", ("cross_attention_dim",), 1280),
@@ -117,6 +117,7 @@ SDXL = replace(
     name="sdxl",
     aliases=(),
     title="SDXL",
+    transformer=_UNET,
     loader=Loader(components=_OF_SDXL, single_file=""),
     own=Loader({name: kinds for name, kinds in _OF_SDXL.items() if name != "scheduler"}, bare=True, extras=True),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 4),),

@@ -1,4 +1,4 @@
-"""The names of SDXL's UNet in single files, by which kohya's trainers name a LoRA's layers, too."""
+"""The names of the UNets' tensors in single files, by which kohya's trainers name a LoRA's layers of SDXL, too."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ def _middle(level: int, kind: str, number: int) -> str:
 
 
 _PLACES: Mapping[str, Callable[[int, str, int], str]] = {"down": _down, "up": _up, "mid": _middle}
+
+
+def sd15_original_name(name: str) -> str:
+    """The same of Stable Diffusion 1.5, whose last level has no attention before its upsampler."""
+    return sdxl_original_name(name).replace("output_blocks.2.2.conv.", "output_blocks.2.1.conv.")
+
+
+def processor_name(name: str) -> str:
+    """The name of a Linear of the attention in LoRAs that diffusers wrote until 2023."""
+    return name.replace(".to_", ".processor.to_").removesuffix(".0") if ".to_" in name else name
 
 
 def sdxl_original_name(name: str) -> str:

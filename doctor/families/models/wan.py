@@ -10,6 +10,7 @@ from ..components.published import CLIP_H, UMT5_XXL
 from ..record import Family, Fit, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from . import original_names
 
 # ai-toolkit 27a03a91, toolkit/models/wan21/wan21.py and wan22/wan22_14b_model.py
 _UMT5 = Origin(repo="ai-toolkit/umt5_xxl_encoder", beside="text_encoder")
@@ -65,7 +66,9 @@ WAN21 = replace(
     FILES_ALONE,
     name="wan21",
     title="Wan 2.1",
-    transformer=mined_class("WanTransformer3DModel", "a Wan transformer", ("blocks.0.scale_shift_table",)),
+    transformer=mined_class(
+        "WanTransformer3DModel", "a Wan transformer", ("blocks.0.scale_shift_table",), original=original_names.wan
+    ),
     loader=Loader(components=_COMPONENTS, origins=_ORIGINS),
     fits=(Fit("vae", "z_dim", ("in_channels",), 16),),
     published={"text_encoder": _UMT5_CONFIG, "vae": ("AutoencoderKLWan", {})},

@@ -117,6 +117,7 @@ QWEN_IMAGE = Family(
         ),
         "vae": ("AutoencoderKLQwenImage", {}),
     },
+    lora_beside={},
     lora_prefixes=("diffusion_model.", "transformer."),
     base_version="qwen_image",
     lokr=True,

@@ -343,7 +343,8 @@ class Family:
     and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
     `published` are component -> class and config of the text encoders and the VAE, which all its models have alike.
     `lora_prefixes` may stand before the name of a Linear in a LoRA's file, the first as it is written (lora_unet_:
-    as kohya's trainers write it); `base_version` is what other programs find in its ss_base_model_version, `lokr`
+    as kohya's trainers write it), `lora_beside` before those of a component that other programs have in the transformer;
+    `base_version` is what other programs find in its ss_base_model_version, `lokr`
     says that diffusers opens a LoKr.
     `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their order ("down.*.layers":
     those in each module of "down"); a LoRA covers the Linears of `lora_blocks` (SimpleTuner's those of `refiners`,
@@ -367,6 +368,7 @@ class Family:
     fits: tuple[Fit, ...]
     published: Mapping[str, tuple[str, ModelConfig]]
     lora_prefixes: tuple[str, ...]
+    lora_beside: Mapping[str, str]
     base_version: str
     lokr: bool
     blocks: tuple[str, ...]
@@ -429,8 +431,8 @@ class Family:
 
     @property
     def knows_loras(self) -> bool:
-        """Whether finished LoRAs of it can be judged: the names of its layers are those of one published model."""
-        return bool(self.lora_blocks) and not self.convolves
+        """Whether finished LoRAs of it are known by its names: it is of diffusers' class, where there is one."""
+        return self.transformer is not None and not self.in_diffusers
 
     @property
     def diffuses(self) -> bool:

@@ -15,6 +15,7 @@ BLANK = Family(
     fits=(),
     published={},
     lora_prefixes=(),
+    lora_beside={},
     base_version="",
     lokr=True,
     blocks=(),

@@ -50,6 +50,7 @@ ZIMAGE = Family(
         Fit("vae", "latent_channels", ("in_channels",), 16),
     ),
     published={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B), "vae": ("AutoencoderKL", VAE)},
+    lora_beside={},
     lora_prefixes=("diffusion_model.", "transformer."),
     base_version="zimage",
     lokr=True,
