@@ -39,6 +39,8 @@ def pairs_of(family: str, config: Mapping[str, object] | None = None, *, blocks:
         of = next((of for of in lists if name.startswith(f"{of}.")), None)
         if of is None or (not record.convolves and int(name.removeprefix(f"{of}.").partition(".")[0]) >= blocks):
             continue
+        if name.endswith(".ff_i.gate"):  # of HiDream's experts: no Linear, and peft refuses it
+            continue
         owner = record.transformer.original(f"{name}.weight")
         down = shared.setdefault(owner, (torch.randn(rank, inputs, *window, generator=draw) * 0.02).bfloat16())
         up = torch.randn(out, rank, *(1 for _ in window), generator=draw) * 0.01

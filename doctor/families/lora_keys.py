@@ -168,7 +168,7 @@ def placed(module: AdaptedModule, index: Index) -> AdaptedModule:
 
 
 def _is_alike(module: AdaptedModule, family: Family) -> bool:
-    """Whether the module may be one of the family, whatever the numbers in its name: a first look that costs little."""
+    """Whether the module may be one of the family, whatever the numbers in its name: a first look, at little cost."""
     path, kinds = module.path, _kinds(family.name)
     while kinds and _numberless(path) not in kinds and "." in path:
         path = path.partition(".")[2]
@@ -246,8 +246,8 @@ def published_linears(family: Family) -> dict[str, tuple[int, ...]]:
 
 
 def linears_of(class_name: str, config: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-    """(out, in) by name of the Linears, and with the window's sides of the convolutions, that a class builds from this
-    config. Raises BadConfig.
+    """(out, in) by name of the Linears that a class builds from this config; of the convolutions the sides of their
+    windows, too. Raises BadConfig.
     """
     shapes = classes()[class_name].tensors(config)
     return {n.removesuffix(".weight"): s for n, s in shapes.items() if len(s) >= 2 and n.endswith(".weight")}

@@ -1,9 +1,9 @@
 """Which programs apply which modules of an adapter, by the names that they look for. Pure.
 
-diffusers 0.42.1 was tried with every spelling (tests/doctor/families/test_lora_programs.py), ComfyUI 0.19.3 by the map
-that its own models make (benchmarks/lora_names.py) and by what comfy/lora.py and comfy/utils.py added since (17358c8f);
-the others were read: ai-toolkit (27a03a91) toolkit/network_mixins.py, sd-scripts (48d368fa) networks/lora_flux.py and
-lora.py, musubi-tuner (30c658c4) hv_train_network.py and convert_lora.py.
+diffusers 0.42.1 was tried with every spelling (tests/doctor/families/test_lora_programs.py), ComfyUI 0.19.3 by the
+map that its own models make (benchmarks/lora_names.py) and by what comfy/lora.py and comfy/utils.py added since
+(17358c8f); the others were read: ai-toolkit (27a03a91) toolkit/network_mixins.py, sd-scripts (48d368fa)
+networks/lora_flux.py and lora.py, musubi-tuner (30c658c4) hv_train_network.py and convert_lora.py.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
 }
 
 
-# Of DoRA and LoKr diffusers takes what peft calls them, where names are passed on to it as they are, and a LoKr of these.
+# Of DoRA diffusers takes what peft calls it, where names are passed on to peft as they are; of LoKr these names.
 _AS_PEFT = ("A", "dot")
 _LOKR = {
     "ZImageTransformer2DModel": (_Spelling("transformer.", "d", (), (False,)), _Spelling("diffusion_model.", "d")),
@@ -226,7 +226,7 @@ def passed_over(lora: Lora, program: str) -> list[AdaptedModule]:
         return own
     missed = [module for module in own if not _is_read(lora, module, spellings, program)]
     for one in spellings:
-        if one.whole and not _is_whole(own, one):
+        if one.whole and not _is_whole(lora, one):
             missed += [module for module in own if module not in missed and _fits(module, one, True)]
     return missed
 
@@ -271,10 +271,10 @@ def _fits(module: AdaptedModule, one: _Spelling, pairs: bool) -> bool:
     )
 
 
-def _is_whole(modules: Sequence[AdaptedModule], one: _Spelling) -> bool:
-    """Whether each block has all the modules that a spelling asks for, and none of others."""
+def _is_whole(lora: Lora, one: _Spelling) -> bool:
+    """Whether each block has all the modules that a spelling asks for, and none of others; half pairs count, too."""
     blocks: dict[str, list[str]] = {}
-    for name in (name for module in modules for name in module.linears[:1]):
+    for name in (name for module in lora.modules for name in module.linears[:1]):
         found = re.match(r"(?:.+?\.)?\d+\.", name)
         blocks.setdefault(found[0] if found else "", []).append(name)
     known = "|".join(filter(None, (*one.whole, one.beside)))
@@ -296,12 +296,12 @@ class Common:
 
 def common_names(lora: Lora, alpha: bool) -> Common | None:
     """The first that there are, with or without alpha keys; None where there are none."""
-    reads, own = _reads(lora), judged_modules(lora)
+    reads = _reads(lora)
     for prefix, names, words in _CANDIDATES if reads else ():
         parts = {"A": "", "B": "", **({"alpha": ""} if alpha else {})}
         tried = AdaptedModule("", prefix, "", parts, names=names, words=words)
         fitting = ((one for one in reads[program] if _fits(tried, one, True)) for program in LOADERS)
-        if all(any(not one.whole or _is_whole(own, one) for one in of) for of in fitting):
+        if all(any(not one.whole or _is_whole(lora, one) for one in of) for of in fitting):
             return Common(prefix, names, words)
     return None
 

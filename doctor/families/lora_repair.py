@@ -47,7 +47,8 @@ def repaired(lora: Lora, values: LoraValues) -> Repaired | None:
     tensors: list[CopiedTensor] = []
     for module in kept:
         names = [module.key] if common is None else _names(lora, module, common)
-        tensors += _as_it_is(module) if names == [module.key] else _renamed(lora, module, names, common)
+        stays = common is None or (module.of_text_encoder and not _is_renamed(module, common))
+        tensors += _as_it_is(module) if stays else _renamed(lora, module, names, common)
         if factor is not None and lora.is_whole(module):
             alpha = factor * lora.rank_of(module)
             tensors += [CopiedTensor(f"{name}.alpha", "", number=alpha) for name in names]
@@ -62,7 +63,7 @@ def _is_bad(module: AdaptedModule, values: LoraValues) -> bool:
 
 
 def _common(lora: Lora, new_alpha: bool) -> Common | None:
-    """The names that the modules get, None where they stay; only what is known to be the same under them is renamed."""
+    """The names that the modules get, None where they stay; only what is the same under them is renamed."""
     own = judged_modules(lora)
     common = common_names(lora, new_alpha or any("alpha" in module.parts for module in own))
     if common is None or lora.kind != "LoRA" or not all(module.words for module in own):
@@ -79,7 +80,7 @@ def _common(lora: Lora, new_alpha: bool) -> Common | None:
 def _names(lora: Lora, module: AdaptedModule, common: Common) -> list[str]:
     """The names of a module in the copy, as many as it is split into; none where it cannot be named so."""
     if module.of_text_encoder:
-        return _of_text_encoder(lora, module) if common.prefix == "lora_unet_" else [module.key]
+        return _of_text_encoder(lora, module) if _is_renamed(module, common) else [module.key]
     names = list(module.linears)
     if common.names == "o":
         family = family_of(lora.families[0])
@@ -90,10 +91,13 @@ def _names(lora: Lora, module: AdaptedModule, common: Common) -> list[str]:
     return [common.prefix + (name.replace(".", "_") if common.prefix.endswith("_") else name) for name in names]
 
 
+def _is_renamed(module: AdaptedModule, common: Common) -> bool:
+    """Whether a module of a text encoder gets kohya's name: CLIP's, beside such names of the UNet."""
+    return module.names == "t" and common.prefix == "lora_unet_"
+
+
 def _of_text_encoder(lora: Lora, module: AdaptedModule) -> list[str]:
-    """The name that kohya's trainers give a module of CLIP, beside whose names for a UNet others are not looked for."""
-    if module.names != "t" or not lora.families:
-        return [module.key]
+    """The name that kohya's trainers give a module of CLIP."""
     first = "lora_te_" if lora.families[0] == "sd15" else "lora_te1_"
     prefix = {"text_encoder.": first, "text_encoder_2.": "lora_te2_"}.get(module.prefix, module.prefix)
     return [f"{prefix}text_model_{module.path.replace('.', '_').removeprefix('text_model_')}"]

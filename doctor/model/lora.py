@@ -23,8 +23,9 @@ class AdaptedModule:
     `parts` are the names of its tensors by what they are ("A", "B", "alpha", "lokr_w1"). `linears` are diffusers'
     names of the Linears that it changes, more than one where they are fused; () where the model has none of the name.
     `names` says whose names the path is written in: "d" for diffusers', "o" for the original single files', "p" for
-    those that diffusers gave to attention until 2023 ("n": what had its name then, too); all where they are the same. `words` is what its factors are called: "A" (lora_A), "A.default", "down" (lora_down),
-    "dot" (lora.down), "_lora", "linear" (lora_linear_layer) or "bare" (lora_A without weight), "" where it has none.
+    those that diffusers gave to attention until 2023 ("n": what had its name then, too), "t" for CLIP's; all where
+    they are the same. `words` is what its factors are called: "A" (lora_A), "A.default", "down" (lora_down), "dot"
+    (lora.down), "_lora", "linear" (lora_linear_layer) or "bare" (lora_A without weight), "" where it has none.
     """
 
     key: str

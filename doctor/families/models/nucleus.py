@@ -14,7 +14,7 @@ NUCLEUS = replace(
     transformer=mined_class(
         "NucleusMoEImageTransformer2DModel",
         "a Nucleus-Image transformer",
-        ("transformer_blocks.0.img_mlp.gate.weight",),
+        ("transformer_blocks.3.img_mlp.experts.gate_up_proj",),
     ),
     loader=Loader(
         components={

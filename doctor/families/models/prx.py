@@ -26,7 +26,9 @@ PRX_PIXEL = replace(
     FILES_ALONE,
     name="prx_pixel",
     title="PRXPixel",
-    transformer=mined_class("PRXTransformer2DModel", "a PRX transformer", ("blocks.0.img_qkv_proj.weight",)),
+    transformer=mined_class(
+        "PRXTransformer2DModel", "a PRX transformer", ("blocks.0.attention.img_qkv_proj.weight",)
+    ),
     loader=Loader(
         components={
             "transformer": ("PRXTransformer2DModel",),

@@ -343,7 +343,7 @@ class Family:
     and SimpleTuner open, `own` what zdoctor's runner does, None where it trains no such model.
     `published` are component -> class and config of the text encoders and the VAE, which all its models have alike.
     `lora_prefixes` may stand before the name of a Linear in a LoRA's file, the first as it is written (lora_unet_:
-    as kohya's trainers write it), `lora_beside` before those of a component that other programs have in the transformer;
+    as kohya's trainers write it), `lora_beside` before those of a component that others have in the transformer;
     `base_version` is what other programs find in its ss_base_model_version, `lokr`
     says that diffusers opens a LoKr.
     `blocks` are the lists of blocks that may be checkpointed or moved one by one, in their order ("down.*.layers":

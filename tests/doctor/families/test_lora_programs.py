@@ -136,10 +136,12 @@ def loadable(family: str) -> tuple[Any, Any]:
     if family == "anima":  # has modular pipelines alone
         from diffusers.loaders.lora_pipeline import AnimaLoraLoaderMixin
 
-        mixin: Any = AnimaLoraLoaderMixin
-        pipeline: Any = type("Loading", (library.DiffusionPipeline, mixin), {})()
-        pipeline.register_modules(transformer=model, text_conditioner=None)
-        return model, pipeline
+        class Loading(library.DiffusionPipeline, AnimaLoraLoaderMixin):  # type: ignore[misc]
+            def __init__(self, transformer: Any, text_conditioner: Any) -> None:
+                super().__init__()
+                self.register_modules(transformer=transformer, text_conditioner=text_conditioner)
+
+        return model, Loading(model, None)
     builder = getattr(library, PIPELINES[family])
     own = "unet" if record.convolves else "transformer"
     needed = {
