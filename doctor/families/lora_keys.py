@@ -13,6 +13,7 @@ from ..model.record import replace
 from ..model.said import joined
 from . import classes, families, family_of
 from .lora_parts import kind_of, split, words_of
+from .lora_programs import is_known
 from .models.unet_names import processor_name
 from .part_files import class_in, title_of
 from .record import Family
@@ -108,8 +109,8 @@ def _families_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class:
     """The families whose models have nearly all of these modules, and most of their sizes; the likeliest first.
 
     Several are alike: Wan 2.1 and 2.2; or Flux and Chroma, where the modulation, which Chroma lacks, has no LoRA.
-    Then the first is the one that the metadata name, the base model's, or the first that there is, and the others are
-    those of its class.
+    Then the first is the one that the metadata name, the base model's, or the first of which it is known what loads
+    it, and the others are those of its class.
     """
     of_model = [module for module in modules if not module.of_text_encoder and set(module.parts) != {"alpha"}]
     ranks: dict[str, tuple[int, int]] = {}
@@ -123,7 +124,8 @@ def _families_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class:
             ranks[family.name] = len(own), _fitting(own, published_linears(family), file)
     best = [family_of(name) for name, rank in ranks.items() if rank == max(ranks.values())]
     told = [family for family in best if _is_named(family.base_version, file.metadata)]
-    likely = [*told, *(family for family in best if family.class_name == base_class), *best][:1]
+    of_base = [family for family in best if family.class_name == base_class]
+    likely = [*told, *of_base, *filter(is_known, best), *best][:1]
     alike = (family for one in likely for family in (one, *best) if family.class_name == one.class_name)
     return tuple(told or dict.fromkeys(alike))
 

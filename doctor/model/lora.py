@@ -45,9 +45,9 @@ class AdaptedModule:
 class LoraBase:
     """The model that a LoRA is held against: the class of its transformer, and (out, in) by name of its Linears.
 
-    `source` is how it was named, `family` the record that it is of, "" where its sizes are those of none. `exact` says
-    that the sizes are this model's own, not those that are published.
-    `reason` says why nothing is known of it, "" where something is.
+    `source` is how it was named, `family` the record that it is of, "" where its sizes are those of none. `exact`
+    says that the sizes are this model's own, not those that are published. `reason` says why nothing is known of it,
+    "" where something is.
     """
 
     source: str

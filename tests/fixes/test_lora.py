@@ -19,7 +19,6 @@ from zdoctor.tests.doctor.families.test_lora_programs import (
     CHROMA,
     KLEIN,
     PREFIXES,
-    WORDS,
     applied,
     small_pairs,
     spelt,
