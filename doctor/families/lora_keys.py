@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from math import prod
 
 from ..model import WeightFile
 from ..model.lora import AdaptedModule, Lora
@@ -120,7 +121,10 @@ def _families_of(modules: Iterable[AdaptedModule], file: WeightFile, base_class:
             continue
         index = index_of(family.name)
         own = [found for module in of_model if (found := placed(module, index)).linears]
-        if own and len(own) >= 0.9 * len(of_model):
+        deeper = len(own) < len(of_model) and any(
+            not placed(module, index).linears and _is_alike(module, family) for module in of_model
+        )
+        if own and len(own) >= 0.9 * len(of_model) and not deeper:
             ranks[family.name] = len(own), _fitting(own, published_linears(family), file)
     best = [family_of(name) for name, rank in ranks.items() if rank == max(ranks.values())]
     told = [family for family in best if _is_named(family.base_version, file.metadata)]
@@ -141,11 +145,24 @@ def _fitting(modules: Iterable[AdaptedModule], linears: Mapping[str, tuple[int, 
 
 
 def _sides(module: AdaptedModule, file: WeightFile) -> list[tuple[int, int]]:
-    """What comes out of a module and what goes into it, by its B and A; nothing where it has not both."""
-    up, down = (file.tensors.get(module.parts.get(part, "")) for part in "BA")
-    if up is None or down is None or len(up.shape) < 2 or len(down.shape) < 2:
+    """What comes out of a module and what goes into it, by its factors; nothing where that is not known."""
+    shapes = {part: file.tensors[name].shape for part, name in module.parts.items()}
+    if "A" in shapes and "B" in shapes:
+        sides = [_product(shapes["B"], shapes["A"])]
+    elif any(part.startswith("hada") for part in shapes):
+        sides = [_product(shapes.get("hada_w1_a", ()), shapes.get("hada_w1_b", ()))]
+    else:  # a Kronecker product, each factor of which may be one of two
+        sides = [
+            shapes.get(f"lokr_w{n}") or _product(shapes.get(f"lokr_w{n}_a", ()), shapes.get(f"lokr_w{n}_b", ()))
+            for n in "12"
+        ]
+    if any(len(side) < 2 for side in sides):
         return []
-    return [(up.shape[0], down.shape[1])]
+    return [(prod(side[0] for side in sides), prod(side[1] for side in sides))]
+
+
+def _product(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    return (first[0], second[1]) if len(first) >= 2 and len(second) >= 2 else ()
 
 
 def _sides_in(module: AdaptedModule, linears: Mapping[str, tuple[int, ...]]) -> tuple[int, int] | None:
@@ -166,6 +183,8 @@ def placed(module: AdaptedModule, index: Index) -> AdaptedModule:
     if path not in known:
         return replace(module, linears=(), names="")
     names, linears = known[path]
+    if prefix.endswith("_") and "." in module.path:
+        names = ""  # no program looks for dots behind such a prefix
     return replace(module, prefix=prefix, path=path, linears=linears, names=names)
 
 
