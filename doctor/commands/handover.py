@@ -62,7 +62,8 @@ def hand_over(seen: Examination, **how: Any) -> TrainResult:
                 f"{run.recipe.base_model} is not on this machine.", f"hf download {run.recipe.base_model}"
             )
         in_parts = model.layout == "part-files"
-        single = model.components.get("transformer") if in_parts or model.layout == "single-file" else None
+        main = run.recipe.parts[0].name if in_parts else "transformer"
+        single = model.components.get(main) if in_parts or model.layout == "single-file" else None
         component = model.components.get("text_encoder")
         adapter = facts.adapter
         if isinstance(adapter, Unknown) and run.recipe.adapter:
@@ -74,7 +75,7 @@ def hand_over(seen: Examination, **how: Any) -> TrainResult:
             datasets=datasets,
             output=Path(system.absolute(run.output_folder or "output")),
             extras=Path(component.folder).parent if component is not None and not in_parts else None,
-            components=_places(model) if in_parts else {},
+            components=_places(model, main) if in_parts else {},
             adapter=None if adapter is None or isinstance(adapter, Unknown) else Path(adapter.path),
             ranks=ranks,
             progress=shown,
@@ -88,12 +89,12 @@ def hand_over(seen: Examination, **how: Any) -> TrainResult:
     return result
 
 
-def _places(model: ModelFolder) -> dict[str, Path]:
-    """The file of each part beside the transformer, and the folder of each tokenizer."""
+def _places(model: ModelFolder, main: str) -> dict[str, Path]:
+    """The file of each part beside the `main` one, and the folder of each tokenizer."""
     return {
         name: Path(part.weights[0].path if part.weights else part.folder)
         for name, part in model.components.items()
-        if name != "transformer" and part.problem is None
+        if name != main and part.problem is None
     }
 
 

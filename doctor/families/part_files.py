@@ -9,15 +9,16 @@ zimage_utils.py, flux/flux_utils.py and flux_models.py) write it into their sour
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from ..model.recipe import PartFile
 from ..model.record import replace
 from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
-from . import classes, family_of, family_with, in_diffusers
-from .record import Tokenizer
+from . import classes, families, family_of, family_with, in_diffusers
+from .record import Family, Tokenizer
 from .record.shapes import BadConfig, Shapes, Tensors
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
@@ -134,6 +135,39 @@ def shards_of(name: str) -> list[str]:
     return [f"{shard.group(1)}{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
 
 
+def whole_parts(family: Family, option: str) -> tuple[PartFile, ...]:
+    """The parts of a model that one file holds, which this option names; () where no such file is opened."""
+    own = family.own
+    if own is None:
+        return ()
+    config: Mapping[str, Any] = {}
+    return tuple(
+        PartFile(name, option, *family.published.get(name, (family.class_name, config))) for name in own.whole
+    )
+
+
+def with_whole(made: Run, option: str) -> Run:
+    """A run of zdoctor's own runner whose model is one file that holds all parts, if its family has such files."""
+    parts = whole_parts(in_diffusers(family_of(made.recipe.architecture)), option)
+    return replace(made, recipe=replace(made.recipe, parts=parts)) if parts else made
+
+
+def prefix_in(class_name: str, names: Iterable[str]) -> str:
+    """What stands before this class's tensors in a file that holds a whole model; "" in any other."""
+    every = set(_prefixes().get(class_name, ()))
+    return next((prefix for prefix in every if any(name.startswith(prefix) for name in names)), "")
+
+
+@cache
+def _prefixes() -> Mapping[str, set[str]]:
+    """What stands before the tensors of each class in files that hold a whole model."""
+    found: dict[str, set[str]] = {}
+    for family in families():
+        for name, prefix in family.own.whole.items() if family.own is not None else ():
+            found.setdefault(family.published.get(name, (family.class_name,))[0], set()).add(prefix)
+    return found
+
+
 def class_in(names: Collection[str]) -> str | None:
     """The class of the part that a file with these tensors holds, by one name that no other has; else None."""
     plain = {name.removeprefix(COMFYUI_PREFIX) for name in names}
@@ -151,7 +185,9 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
     That all tensors are there, in the shapes that follow from it, is for the caller to compare.
     """
     kind = classes()[class_name]
-    plain = {name.removeprefix(COMFYUI_PREFIX): shape for name, shape in shapes.items()}
+    if prefix := prefix_in(class_name, shapes):
+        shapes = {name: shape for name, shape in shapes.items() if name.startswith(prefix)}
+    plain = {name.removeprefix(prefix or COMFYUI_PREFIX): shape for name, shape in shapes.items()}
     held = class_in(plain)
     # or that of its authors, for which this one stands
     of_authors = in_diffusers(family_with(held)).class_name == class_name
@@ -164,4 +200,6 @@ def inferred_config(class_name: str, shapes: Mapping[str, tuple[int, ...]]) -> d
 
 def as_in_file(class_name: str, needed: Shapes, present: Collection[str]) -> Shapes:
     """`needed` under the names that a file with `present` has for it, one for each but of fused tensors, in order."""
-    return classes()[class_name].in_file(needed, present)
+    prefix = prefix_in(class_name, present)
+    own = {name.removeprefix(prefix) for name in present if name.startswith(prefix)} if prefix else present
+    return {prefix + name: shape for name, shape in classes()[class_name].in_file(needed, own).items()}

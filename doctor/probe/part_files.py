@@ -49,7 +49,8 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
                 key=part.option,
             )
     components |= probe_tokenizers(world, run)
-    folder = components["transformer"].folder if "transformer" in components else None
+    main = components.get(part_files(run)[0].name)
+    folder = None if main is None else main.folder
     return ModelFolder(run.recipe.base_model or "", "part-files" if components else "absent", folder, components)
 
 

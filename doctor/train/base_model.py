@@ -49,13 +49,15 @@ class BaseModel:
 
     @property
     def vae(self) -> VaeFiles:
-        return VaeFiles(self.components["vae"], self.family.RECORD.published["vae"][0])
+        class_name, config = self.family.RECORD.published["vae"]
+        factors = {key: config[key] for key in ("scaling_factor",) if key in config}
+        return VaeFiles(self.components["vae"], class_name, {"shift_factor": None, **factors} if factors else {})
 
 
 def open_base_model(job: Job) -> BaseModel:
     """Returns the model of the job without its weights, each file checked by its header. Raises TrainError."""
     config, weights = transformer_sources(job.model, job.extras, alone=bool(job.components))
-    told = next((part.config for part in job.recipe.parts if part.name == "transformer"), {})
+    told = job.recipe.parts[0].config if job.recipe.parts else {}
     model = build_empty_transformer(config, told)
     checked_tensors(weights, type(model).__name__, shapes_of(model))
     adapter = {} if job.adapter is None else read_training_adapter(job.adapter, linear_shapes(model))

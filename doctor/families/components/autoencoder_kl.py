@@ -46,6 +46,7 @@ VAE: Mapping[str, Any] = {
 }
 _GROUPS = 32
 _LATENTS = 16
+_FEW = 4  # of Stable Diffusion's
 _BLOCKS = r"^encoder\.(?:down\.(\d+)\.block|down_blocks\.(\d+)\.resnets)\."
 
 
@@ -138,9 +139,10 @@ def original_name(name: str) -> str:
 
 def _inferred(tensors: Tensors) -> dict[str, Any]:
     latents = tensors.shape(4, "encoder.conv_out.weight")[0]
-    if latents != 2 * _LATENTS:  # the factors below are not known for others
+    if latents not in (2 * _LATENTS, 2 * _FEW):  # the factors are not known for others
         raise BadConfig(f"its latents have {latents // 2} channels, those of Z-Image and Flux {_LATENTS}")
-    factors = {"scaling_factor": 0.3611, "shift_factor": 0.1159}
+    # of Stable Diffusion's the tensors do not tell them: the family's record has them
+    factors = {"scaling_factor": 0.3611, "shift_factor": 0.1159} if latents == 2 * _LATENTS else {}
     return {"_class_name": "AutoencoderKL", **inferred_levels(tensors), **factors}
 
 

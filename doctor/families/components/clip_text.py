@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
 from ..record import ModelClass
 from ..record.shapes import BadConfig, Shapes, Tensors, count, linear, matrix, norm, size, split, tensors_of
-from ..record.single_file import with_or_without
+from ..record.single_file import original_layout, with_or_without
 
 _PREFIX = "text_model."
 CLIP_L: Mapping[str, Any] = {
@@ -90,8 +91,72 @@ CLIP = ModelClass(
     other=_PREFIX.__add__,
     depth=("hidden_size", 768, {"num_hidden_layers": 12}),
 )
+# A part of a layer -> as OpenCLIP, whose text encoder is SDXL's second, has it.
+_OPEN_LAYER = {
+    **dict.fromkeys((f"self_attn.{part}_proj" for part in "qkv"), "attn.in_proj"),
+    "self_attn.out_proj": "attn.out_proj",
+    "layer_norm1": "ln_1",
+    "layer_norm2": "ln_2",
+    "mlp.fc1": "mlp.c_fc",
+    "mlp.fc2": "mlp.c_proj",
+}
+_OPEN = {
+    _MARK: "token_embedding.weight",
+    "embeddings.position_embedding.weight": "positional_embedding",
+    "final_layer_norm.weight": "ln_final.weight",
+    "final_layer_norm.bias": "ln_final.bias",
+    "text_projection.weight": "text_projection",
+}
+
+
+def open_clip_name(name: str) -> str:
+    """The name in OpenCLIP's files of a tensor of a CLIPTextModelWithProjection; q, k and v share one."""
+    name = name.removeprefix(_PREFIX)
+    found = re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)\.(\w+)", name)
+    if found is None:
+        return _OPEN.get(name, name)
+    part, end = _OPEN_LAYER[found[2]], found[3]
+    return f"transformer.resblocks.{found[1]}.{part}{'_' if part == 'attn.in_proj' else '.'}{end}"
+
+
+def _projected_in_file(needed: Shapes, present: Collection[str]) -> Shapes:
+    return original_layout(open_clip_name, needed) if _OPEN_MARK in present else _DIALECT(needed, present)
+
+
+def _projected(tensors: Tensors) -> dict[str, Any]:
+    """As SDXL's second text encoder is published, in the sizes of the file."""
+    words, width = tensors.shape(2, _MARK)
+    return {
+        "model_type": "clip_text_model",
+        "vocab_size": words,
+        "hidden_size": width,
+        "intermediate_size": tensors.shape(2, "encoder.layers.0.mlp.fc1.weight")[0],
+        "num_hidden_layers": tensors.count(r"^(?:(?:text_model\.)?encoder\.layers|transformer\.resblocks)\.(\d+)\."),
+        "num_attention_heads": split(width, _HEAD, "heads"),
+        "max_position_embeddings": tensors.shape(2, "embeddings.position_embedding.weight")[0],
+        "projection_dim": width,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "pad_token_id": 1,
+    }
+
+
+_OPEN_MARK = "transformer.resblocks.0.attn.in_proj_weight"
 CLASSES = (
     CLIP,
-    replace(CLIP, name="CLIPTextModelWithProjection", tensors=clip_projected),
+    replace(
+        CLIP,
+        name="CLIPTextModelWithProjection",
+        tensors=clip_projected,
+        marks=(_OPEN_MARK,),
+        infer=_projected,
+        in_file=_projected_in_file,
+        other=open_clip_name,
+        depth=None,
+        original=open_clip_name,
+        turned=("text_projection.weight",),
+    ),
     replace(CLIP, name="CLIPModel", model_type="clip", tensors=clip_full),
 )

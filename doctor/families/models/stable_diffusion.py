@@ -3,22 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from ...model.record import replace
+from ...model.weights import COMFYUI_PREFIX
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G
 from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from ..record.shapes import Tensors, split
 from .unet_names import sd15_original_name, sdxl_original_name
 
-_UNET = mined_class(
-    "UNet2DConditionModel",
-    "a UNet",
-    ("down_blocks.0.resnets.0.time_emb_proj.weight",),
-    original=sdxl_original_name,
+
+def _inferred(tensors: Tensors) -> dict[str, Any]:
+    """The config of SDXL in the sizes of a file. Raises BadConfig."""
+    _, seen = tensors.shape(2, "add_embedding.linear_1.weight")
+    wide = [tensors.shape(4, f"down_blocks.{level}.resnets.0.conv2.weight")[0] for level in range(3)]
+    attention = "down_blocks.{level}.attentions.0.transformer_blocks.{number}.attn2.to_k.weight"
+    depths = [
+        next(n for n in count() if not tensors.has(attention.format(level=level, number=n))) for level in range(1, 3)
+    ]
+    return {
+        **SDXL_CONFIG,
+        "_class_name": "UNet2DConditionModel",
+        "in_channels": tensors.shape(4, "conv_in.weight")[1],
+        "out_channels": tensors.shape(4, "conv_out.weight")[0],
+        "block_out_channels": wide,
+        "transformer_layers_per_block": [1, *depths],
+        "attention_head_dim": [split(side, _HEAD, "heads") for side in wide],
+        "cross_attention_dim": tensors.shape(2, attention.format(level=1, number=0))[1],
+        "projection_class_embeddings_input_dim": seen,
+    }
+
+
+_HEAD = 64
+_UNET = replace(
+    mined_class(
+        "UNet2DConditionModel",
+        "a UNet",
+        ("down_blocks.0.resnets.0.time_emb_proj.weight", "input_blocks.1.0.emb_layers.1.weight"),
+        original=sdxl_original_name,
+    ),
+    infer=_inferred,
 )
 _CLIP = ("CLIPTextModel", "CLIPTextModelWithProjection", "CLIPModel")
 _COMPONENTS: dict[str, tuple[str, ...]] = {
@@ -70,7 +99,7 @@ def _scheduler(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokenizer(name: str, repo: str) -> Tokenizer:
-    return Tokenizer(name, ((repo, ""), (_BASE, name)), f'hf download {_BASE} --include "{name}/*"')
+    return Tokenizer(name, ((_BASE, name), (repo, "")), f'hf download {_BASE} --include "{name}/*"')
 
 
 # Of the cells of a picture's latents, in which the first convolutions work; at SD 1.5 attention, too.
@@ -119,9 +148,23 @@ SDXL = replace(
     title="SDXL",
     transformer=_UNET,
     loader=Loader(components=_OF_SDXL, single_file=""),
-    own=Loader({name: kinds for name, kinds in _OF_SDXL.items() if name != "scheduler"}, bare=True, extras=True),
+    own=Loader(
+        {name: kinds for name, kinds in _OF_SDXL.items() if name != "scheduler"},
+        bare=True,
+        extras=True,
+        whole={
+            "unet": COMFYUI_PREFIX,
+            "text_encoder": "conditioner.embedders.0.transformer.",
+            "text_encoder_2": "conditioner.embedders.1.model.",
+            "vae": "first_stage_model.",
+        },
+    ),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 4),),
-    published={**SD15.published, "text_encoder_2": ("CLIPTextModelWithProjection", CLIP_G)},
+    published={
+        "text_encoder": ("CLIPTextModel", CLIP_L),
+        "text_encoder_2": ("CLIPTextModelWithProjection", CLIP_G),
+        "vae": ("AutoencoderKL", {**_VAE, "scaling_factor": 0.13025}),
+    },
     memory=replace(_MEMORY, config=lambda name: dict(SDXL_CONFIG), heads=("", 1)),
     simpletuner=_SIMPLETUNER,
     repos={"xl-base": _BASE},

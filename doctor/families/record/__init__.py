@@ -28,7 +28,7 @@ class ModelClass:
     mark. `infer` reads the config.json out of the tensors of a file, which may have their `other` names. `depth` is
     for models that are published in one depth: a key and its value there, and the numbers of blocks that go with it.
     `original` is the name of a tensor in single files (those that share one are fused, in the order of their rows),
-    `swapped` are the tensors whose halves change places there.
+    `swapped` are the tensors whose halves change places there, `turned` those whose rows are columns there.
     """
 
     name: str
@@ -44,6 +44,7 @@ class ModelClass:
     depth: tuple[str, int, Mapping[str, int]] | None = None
     original: Callable[[str], str] = same_name
     swapped: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class Loader:
     are not known here, None where no single file is opened. `bare` says whether a folder may be the transformer
     itself, `extras` whether `extras_model` names the source of the other components, `extras_first` that it does so
     even where the folder has them. `adapter_key` is the tensor from which the rank of a training adapter is read,
-    None where no adapter is taken. `vae_path` says whether that key names the source of the VAE.
+    None where no adapter is taken. `vae_path` says whether that key names the source of the VAE. `whole` is what
+    stands before the names of a component's tensors in one file that holds all of them, the main one's first; {}
+    where no such file is opened.
     """
 
     components: Mapping[str, tuple[str, ...]]
@@ -111,6 +114,7 @@ class Loader:
     adapter_key: str | None = None
     vae_path: bool = False
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    whole: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, component: str) -> Origin:
         """Where a component comes from."""

@@ -11,7 +11,7 @@ from .shapes import Shapes
 Dialect = Callable[[Shapes, Collection[str]], Shapes]
 Original = Callable[[str], str]  # diffusers' name of a tensor -> its name in single files
 # Parts of a fused tensor in the order of their rows.
-_ROWS = ("to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj", "proj_mlp")
+_ROWS = ("to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj", "proj_mlp", "q_proj", "k_proj", "v_proj")
 
 
 def original_parts(name_of: Original, needed: Collection[str]) -> dict[str, list[str]]:

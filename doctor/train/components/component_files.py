@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...families import classes, family_with
-from ...families.part_files import as_in_file, class_in, inferred_config, title_of
+from ...families.part_files import as_in_file, class_in, inferred_config, prefix_in, title_of
 from ...families.record.shapes import BadConfig, Shapes
 from ...families.record.single_file import original_parts
 from ...families.tensors import needed_tensors
@@ -57,10 +57,10 @@ def component_tensors(place: Path, class_name: str, needed: Mapping[str, tuple[i
     if family_with(class_name).own is not None:  # a transformer
         whole = not place.is_file()
         return tensor_entries(weight_files(place)) if whole else single_file_entries(place, class_name, needed)
-    entries = tensor_entries(weight_files(place))
+    entries = _own_entries(place, class_name)
     written = as_in_file(class_name, dict(needed), entries)
-    if len(written) != len(needed):
-        return entries
+    if len(written) != len(needed):  # some are fused there
+        return _spread(entries, class_name, needed)
     found: dict[str, TensorEntry] = {}
     for (name, shape), own in zip(needed.items(), written, strict=True):
         if own in entries:
@@ -78,7 +78,22 @@ def single_file_entries(file: Path, class_name: str, needed: Mapping[str, tuple[
     tensor is a span of the file. `needed` are name -> shape of what the class builds. Raises TrainError for a fused
     tensor of another height.
     """
-    entries = {name.removeprefix(COMFYUI_PREFIX): entry for name, entry in tensor_entries(weight_files(file)).items()}
+    entries = tensor_entries(weight_files(file))
+    return _spread({name.removeprefix(COMFYUI_PREFIX): entry for name, entry in entries.items()}, class_name, needed)
+
+
+def _own_entries(place: Path, class_name: str) -> dict[str, TensorEntry]:
+    """The tensors of a component; of a file that holds a whole model those of this class, without their prefix."""
+    entries = tensor_entries(weight_files(place))
+    prefix = prefix_in(class_name, entries) if place.is_file() else ""
+    if not prefix:
+        return entries
+    return {name.removeprefix(prefix): entry for name, entry in entries.items() if name.startswith(prefix)}
+
+
+def _spread(
+    entries: dict[str, TensorEntry], class_name: str, needed: Mapping[str, tuple[int, ...]]
+) -> dict[str, TensorEntry]:
     found: dict[str, TensorEntry] = {}
     for original, names in original_parts(classes()[class_name].original, needed).items():
         if all(name in entries for name in names):
@@ -98,7 +113,10 @@ def _spans_of(
             f"{sum(heights)} rows. They do not belong together."
         )
     if len(names) == 1:
-        return [replace(fused, name=names[0], swapped=names[0] in classes()[class_name].swapped)]
+        kind = classes()[class_name]
+        turned = names[0] in kind.turned
+        shape = fused.shape[::-1] if turned else fused.shape
+        return [replace(fused, name=names[0], shape=shape, swapped=names[0] in kind.swapped, turned=turned)]
     spans = pairwise(accumulate(heights, initial=0))
     return [replace(fused.rows(*span), name=name) for name, span in zip(names, spans, strict=True)]
 

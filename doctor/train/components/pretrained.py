@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,10 +35,13 @@ def load_pretrained(make: Any, folder: Path, what: str, **options: Any) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def load_file(make: Any, file: Path, dtype: torch.dtype) -> Any:
-    """Returns the diffusers model of class `make` from a single file, frozen, on the CPU. Raises TrainError."""
+def load_file(make: Any, file: Path, dtype: torch.dtype, told: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Returns the diffusers model of class `make` from a single file, frozen, on the CPU. Raises TrainError.
+
+    `told` are settings that its tensors do not tell.
+    """
     with torch.device("meta"):
-        model = make.from_config(component_config(file, make.__name__))
+        model = make.from_config({**told, **component_config(file, make.__name__)})
     entries = checked_tensors(file, make.__name__, shapes_of(model))
     install_tensors(model, dict(read_tensors(entries, {}, "none", {}, dtype, torch.device("cpu"))), {})
     return model.eval().requires_grad_(False)

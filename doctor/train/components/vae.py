@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,14 @@ STAGES = {
 
 @dataclass(frozen=True)
 class VaeFiles:
-    """Where a VAE lies, in a folder or a single file, and its class in diffusers."""
+    """Where a VAE lies, in a folder or a single file, and its class in diffusers.
+
+    `factors` are the numbers that its latents are scaled by where the tensors of a file do not tell them.
+    """
 
     place: Path
     class_name: str
+    factors: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shrink(self) -> int:
@@ -44,7 +49,7 @@ class VaeFiles:
         """Returns the VAE in float32, on the CPU where `device` has no room. Raises TrainError."""
         make = getattr(import_module("diffusers"), self.class_name)
         if self.place.is_file():
-            model = load_file(make, self.place, torch.float32)
+            model = load_file(make, self.place, torch.float32, self.factors)
         else:
             model = load_pretrained(make, self.place, "VAE", torch_dtype=torch.float32)
         vae = Vae(model, self.shrink)

@@ -33,6 +33,8 @@ PROMPT = 77
 CELL = 8
 # Of both encoders' hidden states the last but one is read.
 LAYER = -2
+# What fills a prompt up for the second.
+FILLER = "!"
 
 
 def text_encoder(
@@ -48,6 +50,7 @@ def text_encoder(
     for end, make in (("", CLIPTextModel), ("_2", CLIPTextModelWithProjection)):
         encoder = load_text_encoder(make, folders[f"text_encoder{end}"], "text encoder", kind, dtype, device)
         pairs.append((load_tokenizer(folders[f"tokenizer{end}"]), encoder))
+    pairs[1][0].pad_token = FILLER  # whichever repository the tokenizer comes from
 
     @torch.no_grad()
     def encode(text: str) -> dict[str, Tensor]:

@@ -41,7 +41,7 @@ FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
 class TensorEntry:
     """One tensor of one file; `start` is its byte offset in the file, `size` its length in bytes.
 
-    The halves of a `swapped` one change places when it is read.
+    The halves of a `swapped` one change places when it is read; the columns of a `turned` one are rows in the file.
     """
 
     name: str
@@ -51,6 +51,7 @@ class TensorEntry:
     start: int
     size: int
     swapped: bool = False
+    turned: bool = False
 
     def rows(self, start: int, stop: int) -> TensorEntry:
         width = self.size // self.shape[0]
@@ -178,8 +179,9 @@ def _read_into(window: memoryview, stream: FileIO, start: int, entry: TensorEntr
 
 
 def tensor_view(buffer: bytearray | mmap.mmap, entry: TensorEntry, offset: int = 0) -> Tensor:
-    """Returns the tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory."""
+    """Returns the tensor whose bytes begin at `offset` of a buffer. It shares the buffer's memory, unless turned."""
     count = math.prod(entry.shape)
     if count == 0:
         return torch.empty(entry.shape, dtype=DTYPES[entry.dtype])
-    return torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset).reshape(entry.shape)
+    flat = torch.frombuffer(buffer, dtype=DTYPES[entry.dtype], count=count, offset=offset)
+    return flat.reshape(entry.shape[::-1]).T.contiguous() if entry.turned else flat.reshape(entry.shape)

@@ -12,6 +12,7 @@ from ...configs.words import names_beside, same, short
 from ...configs.written import Written
 from ...families import family_of
 from ...families.network import TITLES
+from ...families.part_files import with_whole
 from ...model import Run, Schema, Unknown
 from ...model.datasets import Dataset
 from ...model.record import replace
@@ -56,7 +57,9 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
         return _is_without_effect(key) or key in unread or is_unknown(key, found)
 
     others, idle = unread_settings(run, w, found, does_nothing)
-    return replace(run, refused=(*refused, *others), differences=tuple(idle), read=frozenset(w.read))
+    made = replace(run, refused=(*refused, *others), differences=tuple(idle), read=frozenset(w.read))
+    single = (run.recipe.base_model or "").lower().endswith(".safetensors")
+    return with_whole(made, "model/name_or_path") if single else made
 
 
 def _is_without_effect(key: str) -> bool:

@@ -9,7 +9,7 @@ from ...configs.refused import Reason, converted, raise_unsupported, said
 from ...configs.words import joined
 from ...configs.written import Written
 from ...families import family_of
-from ...families.part_files import part_files, with_parts
+from ...families.part_files import part_files, with_parts, with_whole
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
 from ...model.field_names import with_fields
@@ -44,7 +44,11 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
         raise_unsupported(
             [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
         )
-    return with_parts(made, run) if family_of(run.recipe.architecture).kohya[run.trainer].files else made
+    family, base = family_of(run.recipe.architecture), run.recipe.base_model or ""
+    if family.kohya[run.trainer].files:
+        return with_parts(made, run)
+    whole = base.lower().endswith(".safetensors")
+    return with_whole(made, "pretrained_model_name_or_path") if whole else made
 
 
 def _is_without_effect(key: str) -> bool:
@@ -80,7 +84,7 @@ def _model(run: Run, w: Written) -> Iterator[Reason]:
         )
     if of_unet(run):
         base, written = run.recipe.base_model or "", w.text("vae")
-        if base.lower().endswith((".safetensors", ".ckpt")):
+        if base.lower().endswith(".ckpt"):
             yield "base_model", SINGLE.format(file=base, folder=re.sub(r"\.\w+$", "", base))
         if written:
             yield "vae", "A VAE from a file of its own is not supported; put it into the model's folder"

@@ -56,7 +56,7 @@ WRONG: list[tuple[str, Shapes, str]] = [
     ("T5EncoderModel", made.clip_l(), "it holds a CLIP text encoder"),
     ("AutoencoderKL", made.flux(), "it holds a Flux transformer"),
     ("AutoencoderKL", {"lora_unet_x.lora_down.weight": (4, 4)}, "its tensors have other names"),
-    ("AutoencoderKL", {**made.ae(), "encoder.conv_out.weight": (8, 512, 3, 3)}, "its latents have 4 channels"),
+    ("AutoencoderKL", {**made.ae(), "encoder.conv_out.weight": (64, 512, 3, 3)}, "its latents have 32 channels"),
     (made.FLUX, {**made.flux(), "img_in.weight": (3072,)}, r"img_in.weight is \[3072\]"),
     (
         made.FLUX,

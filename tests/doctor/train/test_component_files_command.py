@@ -130,8 +130,8 @@ def test_sdxl_by_sd_scripts(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().err
     assert all(name in said for name in (*lacking, "network_train_unet_only"))
     options["network_train_unet_only"] = True
-    Path("train.sh").write_text(sdxl_command({**PLAIN, **options, "pretrained_model_name_or_path": "xl.safetensors"}))
-    assert main(["train", "train.sh"]) == 2 and "from_single_file('xl.safetensors')" in capsys.readouterr().err
+    Path("train.sh").write_text(sdxl_command({**PLAIN, **options, "pretrained_model_name_or_path": "xl.ckpt"}))
+    assert main(["train", "train.sh"]) == 2 and "from_single_file('xl.ckpt')" in capsys.readouterr().err
     keys = trained(sdxl_command({**PLAIN, **options}), capsys)
     name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
     assert {f"{name}.lora_down.weight", f"{name}.alpha", "lora_unet_input_blocks_1_0_in_layers_2.alpha"} <= set(keys)
