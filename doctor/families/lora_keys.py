@@ -80,9 +80,15 @@ def read_lora(path: str, file: WeightFile, base_class: str = "") -> Lora:
         others=tuple(others),
         class_name=found_families[0].class_name if found_families else "",
         families=tuple(family.name for family in found_families),
-        title=joined(" or ", dict.fromkeys(family.title for family in found_families)),
+        title=_titles([family.title for family in found_families]),
         foreign="" if found_families else _foreign(modules),
     )
+
+
+def _titles(titles: Iterable[str]) -> str:
+    """What the families are called, a kind of another family of them not by itself ("Wan 2.1 from pictures")."""
+    unlike = dict.fromkeys(titles)
+    return joined(" or ", (one for one in unlike if not any(one.startswith(f"{other} ") for other in unlike)))
 
 
 def _holds(names: Iterable[str]) -> str:

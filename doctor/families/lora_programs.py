@@ -25,7 +25,7 @@ class _Spelling:
     """Names of modules that a program looks for: a prefix, whose `names` (AdaptedModule), "t" for those of CLIP, and
     what the factors are called. `alpha` says with which alpha keys it works: with none (False), with one (True).
     `whole` are patterns of diffusers' names, of each of which a block must have a module, and a module beside them
-    must be of `beside`: else the file is refused.
+    must be of `beside`: else the file is refused. Names of diffusers' that begin as `lacks` says have none here.
     """
 
     prefix: str
@@ -34,6 +34,7 @@ class _Spelling:
     alpha: tuple[bool, ...] = (False, True)
     whole: tuple[str, ...] = ()
     beside: str = ""
+    lacks: str = ""
 
 
 def _spelt(
@@ -74,8 +75,12 @@ _DIFFUSERS_UNET = (
     *_spelt(("lora_te_", "lora_te1_"), "t", ("down",)),
     _Spelling("text_encoder.", "t", ("A",), (False,)),
 )
+_OWN_OF_FLUX = tuple(
+    _Spelling(prefix, "d", lacks="distilled_guidance_layer|time_guidance_embed|(double|single)_stream_modulation")
+    for prefix in ("transformer.", "lycoris_", "lora_transformer_", "")
+)
 _OF_FLUX: Mapping[str, tuple[_Spelling, ...]] = {
-    "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
+    "ComfyUI": (*_COMFYUI, *_OWN_OF_FLUX),
     "diffusers": (
         _Spelling("transformer.", "d", ("A", "dot")),
         _Spelling("transformer.", "d", ("down",), (False,)),
@@ -118,7 +123,7 @@ _READS: Mapping[str, Mapping[str, tuple[_Spelling, ...]]] = {
         ),
     },
     "Flux2Transformer2DModel": {
-        "ComfyUI": (*_COMFYUI, *_spelt(("transformer.", "lycoris_", "lora_transformer_", ""), "d")),
+        "ComfyUI": (*_COMFYUI, *_OWN_OF_FLUX),
         "diffusers": (
             *(_Spelling(prefix, "d", ("A", "dot"), (False,)) for prefix in ("transformer.", "diffusion_model.")),
             *(_Spelling("base_model.model.", names, ("A",), (False,)) for names in "do"),
@@ -268,6 +273,7 @@ def _fits(module: AdaptedModule, one: _Spelling, pairs: bool) -> bool:
         and one.names in module.names
         and (not pairs or module.words in one.words)
         and ("alpha" in module.parts) in one.alpha
+        and not (one.lacks and any(re.match(one.lacks, name) for name in module.linears))
     )
 
 

@@ -448,3 +448,25 @@ def test_dots_behind_kohyas_prefix_are_looked_for_by_none() -> None:
     report = looked_at(tensors)
     assert {finding.args["program"] for finding in report.findings} == {"ComfyUI", "diffusers"}
     assert [fix.safety for fix in report.findings[0].fixes] == ["safe"]
+
+
+def test_what_comfyui_has_under_its_own_names_alone() -> None:
+    """FLUX.2's modulation, of which its map has no names of diffusers' (benchmarks/lora_names.py)."""
+    key = "double_stream_modulation_img.linear"
+    for prefix, missed in (("transformer.", 1), ("diffusion_model.", 0)):
+        name = key if missed else "double_stream_modulation_img.lin"
+        family, names = "flux2_klein_4b in diffusers", "d" if missed else "o"
+        tensors = spelt(family, pairs_of(family), prefix, names, "A", None)
+        tensors |= {
+            f"{prefix}{name}.lora_A.weight": torch.rand(2, 3072),
+            f"{prefix}{name}.lora_B.weight": torch.rand(18432, 2),
+        }
+        found = [one for one in looked_at(tensors).findings if one.args.get("program") == "ComfyUI"]
+        assert [one.args["total"] - one.args["rest"] for one in found] == [1] * missed
+
+
+def test_families_that_are_alike_are_all_named() -> None:
+    assert looked_at(of("wan21")).subject.startswith("LoRA for Wan 2.1 or Wan 2.2;")
+    assert looked_at(of("wan22_5b")).subject.startswith("LoRA for Wan 2.2 5B;")
+    assert looked_at(of("wan21_i2v")).subject.startswith("LoRA for Wan 2.1 from pictures;")
+    assert looked_at(of("sd15")).subject.startswith("LoRA for Stable Diffusion 1.5;")

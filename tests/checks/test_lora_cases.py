@@ -1,7 +1,7 @@
 """LoRAs of public threads of 2025 and 2026 whose keys were not loaded, by their key names, on generated files.
 
 Only the addresses and the names are kept. Of 34 threads that show their keys, those whose address has an even last
-digit of its SHA-256 were worked with; HELD_OUT are the others, looked at once (docs/measurements.md), and tests since.
+digit of its SHA-256 were worked with; HELD_OUT are the others, looked at once (docs/measurements.md), tests since.
 """
 
 from __future__ import annotations
