@@ -10,13 +10,14 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
+from zdoctor.doctor.commands.check import check
 from zdoctor.doctor.commands.train import train
-from zdoctor.tests.doctor.train.conftest import circles, tiny
+from zdoctor.tests.doctor.train.conftest import chroma, circles, flux2, tiny
 
 from .runs import CONFIG, SET
 from .test_lycoris import LOKR
 
-__all__ = ["circles", "tiny"]
+__all__ = ["chroma", "circles", "flux2", "tiny"]
 TEXT = {"id": "b", "type": "local", "dataset_type": "text_embeds", "cache_dir": "cache/text"}
 
 
@@ -62,6 +63,43 @@ def test_a_lokr_with_what_a_guide_says(
     assert tensors["diffusion_model.context_refiner.0.feed_forward.w1.lokr_w2"].abs().sum() > 0
     assert tuple(tensors["diffusion_model.layers.0.feed_forward.w1.lokr_w2"].shape) == (128, 48)
     assert tensors["diffusion_model.layers.0.attention.to_q.lokr_w2"].abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("family", "flavour", "layers"), [("chroma", "hd", 2 * 8 + 2 * 3), ("flux2", "klein-4b", 10)]
+)
+def test_other_families(
+    family: str,
+    flavour: str,
+    layers: int,
+    circles: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The layers that SimpleTuner covers, of which `zdoctor check` has nothing to say."""
+    model = request.getfixturevalue(family)
+    config = {
+        **CONFIG,
+        "model_family": family,
+        "model_flavour": flavour,
+        "pretrained_model_name_or_path": str(model),
+        "output_dir": str(tmp_path / "out"),
+        "data_backend_config": "data.json",
+        "max_train_steps": 2,
+        "train_batch_size": 2,
+        "mixed_precision": "no",
+        "lora_dropout": 0.0,
+        "report_to": "none",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    data = {**SET, "instance_data_dir": str(circles), "resolution": 64, "resolution_type": "pixel"}
+    (tmp_path / "data.json").write_text(json.dumps([data, TEXT]), encoding="utf-8")
+    monkeypatch.setenv("ZDOCTOR_CACHE", str(tmp_path / "cache"))
+    result = train(str(tmp_path / "config.json"))
+    assert result.steps == 2 and len(load_file(result.lora)) == 2 * layers
+    report = check(str(result.lora), base=str(model))
+    assert not report.findings and not report.not_judged
 
 
 def test_what_is_refused_beside_is_said_of_the_run_as_it_would_be_trained(
