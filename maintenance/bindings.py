@@ -46,8 +46,9 @@ def read(text: str, roots: frozenset[str], python: Python = NEWEST) -> Module:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
     ]
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    offered = {*handed_out(text)}
     return Module(
-        tuple(_bound(body, roots)),
+        tuple((name, made or name in offered) for name, made in _bound(body, roots)),
         tuple(stars),
         tuple(_functions(body)),
         tuple(_class(node, python) for node in classes),

@@ -44,6 +44,11 @@ TRAINERS = {
     "sd-scripts": ("library", "networks"),
     "musubi-tuner": ("musubi_tuner",),
     "SimpleTuner": ("simpletuner/helpers",),
+    "ComfyUI": ("comfy", "comfy_extras", "comfy_api", "nodes.py", "folder_paths.py", "latent_preview.py"),
+    "OneTrainer": ("modules",),
+    "diffusion-pipe": ("models", "utils", "train.py"),
+    "DiffSynth-Studio": ("diffsynth",),
+    "kohya_ss": ("kohya_gui", "setup", "kohya_gui.py"),
 }
 MONTHS = [f"{year}-{month:02}-01" for year in (2025, 2026) for month in range(1, 13)]
 PYTHONS = [f"3.{minor}" for minor in range(8, 16)]
@@ -117,7 +122,7 @@ def _names(package: str, sources: Mapping[str, str], python: Python) -> tuple[Na
     classes: dict[str, list[Class]] = defaultdict(list)
     stars: dict[str, list[str]] = {}
     public: dict[str, set[str]] = {}  # what `import *` takes: no submodules
-    roots = frozenset(folder.split("/")[0] for folder in TRAINERS.get(package, (package,)))
+    roots = frozenset(folder.split("/")[0].removesuffix(".py") for folder in TRAINERS.get(package, (package,)))
     for path, text in sources.items():
         path = _COMPILED.get(path, path)
         parts = [part for part in path.rpartition(".")[0].split("/") if part != "__init__"]
@@ -219,7 +224,8 @@ def _of_commit(folders: tuple[str, ...], git: Path, commit: str) -> Sources:
         listed = subprocess.check_output([*words, "ls-tree", "-r", commit], text=True).splitlines()
         rows = [line.split(None, 3) for line in listed if line.endswith(".py")]
         blobs = {re.sub(r"^src/", "", path): blob for _, _, blob, path in rows}
-        blobs = {path: blob for path, blob in blobs.items() if path.startswith(tuple(f"{one}/" for one in folders))}
+        begins = tuple(one if one.endswith(".py") else f"{one}/" for one in folders)
+        blobs = {path: blob for path, blob in blobs.items() if path.startswith(begins)}
         asked = "".join(f"{blob}\n" for blob in blobs.values())
         data = subprocess.run([*words, "cat-file", "--batch"], input=asked.encode(), capture_output=True, check=True)
         texts, at = [], 0

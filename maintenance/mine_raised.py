@@ -21,7 +21,7 @@ from zdoctor.doctor.crash.fingerprints import fingerprint_of
 from zdoctor.doctor.crash.raised import RAISED
 from zdoctor.doctor.crash.versions import release
 
-from .mine_names import Sources, sources_by_version
+from .mine_names import TRAINERS, Sources, sources_by_version
 from .raising import MOST_WORDS, Raised, told
 
 # What no log of a training comes through.
@@ -57,7 +57,7 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
         for path, text in versions[version]().items():
             if left_out(path):
                 continue
-            module = told(text)
+            module = told(text, package in TRAINERS)
             made |= module.made
             for name in module.names:
                 names[name][at] = len(name) > 2

@@ -19,6 +19,10 @@ _NO_NAMES = {*dir(builtins), *keyword.kwlist}
 # As much of a text as is written down; two that begin alike are told alike.
 MOST_WORDS = 150
 ALIASES = {"EnvironmentError": "OSError", "IOError": "OSError"}
+# What writes an error, or ends with one.
+_LOGS = re.compile(r"[\w.]*log\w*\.(?:error|critical|exception)|sys\.exit|\w*parser\.error")
+# What is printed of a failure.
+_GIVES_UP = re.compile(r"\b(?:[Cc]annot|can't|[Uu]nable to|[Ff]ailed|[Ee]rror|ERROR|[Ii]nvalid)\b")
 # What packages say after Python, where they compute what an object has.
 _PYTHONS = re.compile(r"has no attribute|\bunexpected keyword|NoneType|cannot import name|No module named")
 _AVAILABLE = re.compile(r"(?:\w+\.)*is_(?!torch_(?:cuda|mps|xpu))(\w+?)_available\(.*\)")
@@ -49,13 +53,13 @@ class Told(NamedTuple):
 
 
 @cache
-def told(text: str) -> Told:
-    """Most modules are the same in several versions of a package."""
+def told(text: str, logged: bool = False) -> Told:
+    """Most modules are the same in several versions of a package. `logged`: with what it logs as an error, too."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return Told((), frozenset(), frozenset())
-    return Told(tuple(_of(tree.body, ())), frozenset(_made(tree)), frozenset(_named(tree)))
+    return Told(tuple(_of(tree.body, (), logged)), frozenset(_made(tree)), frozenset(_named(tree)))
 
 
 def _made(tree: ast.Module) -> Iterator[str]:
@@ -87,23 +91,24 @@ def _named(tree: ast.Module) -> Iterator[str]:
                 yield name
 
 
-def _of(body: Iterable[ast.stmt], inside: tuple[str, ...]) -> Iterator[Raised]:
+def _of(body: Iterable[ast.stmt], inside: tuple[str, ...], logged: bool) -> Iterator[Raised]:
     for node in body:
         if isinstance(node, ast.ClassDef):
-            yield from _of(node.body, (*inside, node.name))
+            yield from _of(node.body, (*inside, node.name), logged)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _Function(node, ".".join((*inside, node.name))).found(node.body, ())
-            yield from _of(node.body, (*inside, node.name))
+            yield from _Function(node, ".".join((*inside, node.name)), logged).found(node.body, ())
+            yield from _of(node.body, (*inside, node.name), logged)
         elif isinstance(node, ast.If | ast.Try | ast.With | ast.For):
-            yield from _of((one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt)), inside)
+            yield from _of((one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt)), inside, logged)
 
 
 class _Function:
     """The raise and assert statements of a function, each with the tests that lead to it."""
 
-    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> None:
+    def __init__(self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, logged: bool) -> None:
         told = node.args
         self.name = name
+        self.logged = logged
         self.parameters = {one.arg for one in (*told.posonlyargs, *told.args, *told.kwonlyargs)} - {"self", "cls"}
         self.texts = {
             target.id: one.value
@@ -118,6 +123,14 @@ class _Function:
                     yield from self._made(ast.unparse(func).rpartition(".")[2], first, tests)
                 case ast.Assert(test=test, msg=ast.expr() as message):
                     yield from self._made("AssertionError", message, (ast.UnaryOp(ast.Not(), test),))
+                case ast.Expr(value=ast.Call(func=func, args=[first, *_])) if self.logged and _LOGS.fullmatch(
+                    ast.unparse(func)
+                ):
+                    yield from self._made("", first, tests)
+                case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=[first])) if (
+                    self.logged and _GIVES_UP.search(_words(first, self.texts) or "")
+                ):
+                    yield from self._made("", first, tests)
                 case ast.If():
                     yield from self.found(node.body, (*tests, node.test))
                     yield from self.found(node.orelse, (*tests, ast.UnaryOp(ast.Not(), node.test)))
@@ -134,7 +147,7 @@ class _Function:
 
     def _made(self, error: str, message: ast.expr, tests: tuple[ast.expr, ...]) -> Iterator[Raised]:
         words = _words(message, self.texts)
-        if error[:1].isupper() and words is not None and says_much(words):
+        if (not error or error[:1].isupper()) and words is not None and says_much(words):
             kind = _holds(tests)
             names = re.findall(r"(?<![\w.\"'])[A-Za-z_]\w*", " ".join(kind[1:2]))
             argument = next((name for name in names if name in self.parameters), "")

@@ -6,18 +6,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..model.crashes import Explanation, Failure, Known, Signature
+from ..model.record import replace
 from ..model.script import SCRIPT
 from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
 from . import table
+from .asserted import asserted
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
-from .messages import CUT_OFF
+from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
+from .phases import cut_off
 from .phrases import phrases
 from .question import excerpt, versions
 from .raised import by_source
 from .versions import by_version
+from .widths import by_widths
 
 # The part of the model whose move to the device failed says which files are the bad ones.
 _SITES = (
@@ -66,9 +70,9 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if found and not ended:  # what was survived hides no words that come after it
         later = failures(lines.after(found[-1].at))
         ended = [failure for failure in later if not _survived(failure, later, lines)]
-    failure = _decisive(ended) if ended else None
+    failure = _named_above(lines, _decisive(ended)) if ended else None
     installed = versions(lines)
-    known = _known(failure, installed) if failure is not None else None
+    known = _known(failure, installed, lines) if failure is not None else None
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or _says_little(failure, known, rules):
@@ -76,7 +80,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         survived = [other for other in found if other not in ended]
         above = _above(lines, failure) if failure is not None and failure.name == CUT_OFF else None
         failure, known = next(_phrases(lines, failure, told, survived), above or (failure, known))
-        known = _closer(known, failure, installed) if failure is not None else None
+        known = _closer(known, failure, installed, lines) if failure is not None else None
         rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     elif known is not None and known.vague:
         known = _before(lines, failure) or known
@@ -104,20 +108,19 @@ def _bare(lines: Lines) -> Failure | None:
     return next((one for one in said if not _WARNED.search(one.message) and by_source(one) is not None), None)
 
 
-def _known(failure: Failure, installed: Mapping[str, str]) -> Known | None:
+def _known(failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
     firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in failure.chain)
-    told = [known for part, first in firsts if (known := _closer(first, part, installed)) is not None]
+    told = [known for part, first in firsts if (known := _closer(first, part, installed, lines)) is not None]
     return next((known for known in told if not known.vague), told[0] if told else None)
 
 
-def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str]) -> Known | None:
+def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
-    plain = known is None or known.vague or known in table.general()
-    return (
-        by_version(failure, installed) or (nothing(failure) if known in table.general() else None) or known
-        if plain
-        else known
-    )
+    if not (known is None or known.vague or known in table.general()):
+        return known
+    above = lines.between(failure.begin - _ABOVE - 1, failure.begin) if failure.name == CUT_OFF else ()
+    told = by_version(failure, installed) or by_widths(failure) or cut_off(failure, above) or asserted(failure)
+    return told or (nothing(failure) if known in table.general() else None) or known
 
 
 def _before(lines: Lines, failure: Failure) -> Known | None:
@@ -134,11 +137,21 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
     return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 
+def _named_above(lines: Lines, failure: Failure) -> Failure:
+    """A traceback without its end, with the exception that stands alone above it, as where a title goes "
+    "first."""
+    if failure.name != CUT_OFF:
+        return failure
+    above = lines.between(failure.begin - _ABOVE - 1, failure.begin)
+    named = [found for line in above if (found := CERTAIN.match(line.strip())) is not None and found["message"]]
+    return replace(failure, type=named[-1]["type"], message=named[-1]["message"]) if named else failure
+
+
 def _messenger(failure: Failure) -> bool:
     """Whether it is known as one that only comes after another."""
     if not any(known.messenger and known.matches(failure) for known in table.known()):
         return False
-    known = _known(failure, {})
+    known = _known(failure, {}, Lines(()))
     return known is not None and known.messenger
 
 

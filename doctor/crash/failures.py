@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..model.crashes import Failure
+from ..model.record import replace
 from . import table
 from .lines import NAME, Lines
 from .messages import CUT_OFF, PROMPT, message
@@ -59,6 +60,11 @@ _ENDS = (
         ("3221225477", "1073741819", "0xC0000005", "0xc0000005", "access violation"),
         r"\b3221225477\b|-1073741819\b|0x[cC]0000005\b|^Windows fatal exception: access violation",
     ),
+    (
+        "ArithmeticFault",
+        ("dumped)", "loating", "SIGFPE"),
+        rf"^Floating point exception\b|SIGFPE|{_code(136, -8, 3221225620, -1073741676)}",
+    ),
     ("StackOverflow", ("3221225725", "1073741571"), r"\b3221225725\b|-1073741571\b"),
     ("MissingLibrary", ("3221225781", "1073741515"), r"\b3221225781\b|-1073741515\b"),
     ("Interrupted", ("^C",), r"^\^C\s*$"),
@@ -103,6 +109,8 @@ _GAVE_UP = re.compile(
     r"|\W*[\u274c\u2717\u2718\u26d4] *(?P<marked>\S.*)$"
 )
 _LATEST = 30
+# What transformers and diffusers say of an import that failed, and behind it why.
+_INNER = re.compile(r"[\s\S]*because of the following error[^\n:]*:\s+(\S[\s\S]*)")
 
 
 def failures(lines: Lines) -> tuple[Failure, ...]:
@@ -116,7 +124,15 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
         found += [failure for process in processes for failure in _last_words(process)] or _last_words(lines)
-    return tuple(sorted(found, key=lambda failure: failure.at))
+    return tuple(sorted(map(_with_inner, found), key=lambda failure: failure.at))
+
+
+def _with_inner(failure: Failure) -> Failure:
+    """With what it came from, where only its own words tell that."""
+    inner = _INNER.search(failure.message) if failure.cause is None else None
+    if inner is None:
+        return failure
+    return replace(failure, cause=Failure(REPORTED, inner[1], failure.frames, failure.at, begin=failure.begin))
 
 
 def _alone(lines: Lines) -> Iterator[Failure]:

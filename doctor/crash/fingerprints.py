@@ -9,6 +9,8 @@ from __future__ import annotations
 from zlib import crc32
 
 _ON = "+"
+LEAST = 24
+LONG = 60
 
 
 def fingerprint_of(words: str, *, goes_on: bool = False) -> str:
@@ -28,23 +30,36 @@ class Message:
         self.bytes = text.encode()
         self.places: dict[int, dict[int, list[int]]] = {}
 
-    def fits(self, fingerprint: str, *, from_start: bool) -> bool:
-        """Whether the message is a text with this fingerprint; `from_start`: one that begins with a value is none."""
+    def fits(self, fingerprint: str, *, from_start: bool, cut: bool = False) -> bool:
+        """Whether the message is a text with this fingerprint; `from_start`: one that begins with a value is none,
+        unless LONG bytes of it never change.
+
+        A message that was `cut` off may lack what comes behind its first LEAST bytes that never change.
+        """
         goes_on = fingerprint.endswith(_ON)
         first, *others = fingerprint.rstrip(_ON).split(",")
-        at = -1 if from_start and not first else self._first(first)
+        at = -1 if from_start and not first and length(fingerprint) < LONG else self._first(first)
         if at < 0:
             return False
-        for part in others:
-            at = self._after(part, at)
-            if at < 0:
-                return False
+        known = _read(first)[0]
+        for number, part in enumerate(others, 1):
+            after = self._last(part, at) if number == len(others) else self._after(part, at)
+            after = self._after(part, at) if after < 0 and fingerprint.endswith(_ON) else after
+            if after < 0:
+                return cut and known >= LEAST
+            at, known = after, known + _read(part)[0]
         return bool(others and not others[-1]) or at == len(self.bytes) or goes_on
 
     def _first(self, part: str) -> int:
         """Where the part that the message begins with ends; -1 where it is another."""
         count, wanted = _read(part)
         return count if len(self.bytes) >= count and crc32(self.bytes[:count]) == wanted else -1
+
+    def _last(self, part: str, start: int) -> int:
+        """The message's end, where such a part ends it that begins at `start` or behind it; else -1."""
+        count, wanted = _read(part)
+        begin = len(self.bytes) - count
+        return len(self.bytes) if begin >= start and crc32(self.bytes[begin:]) == wanted else -1
 
     def _after(self, part: str, start: int) -> int:
         """Where the next such part ends that begins at `start` or behind it; -1 where there is none."""

@@ -36,8 +36,13 @@ _WRITTEN_OUT = re.compile(re.escape(START) + r".*?\\n.*\\n")
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _QUOTE = re.compile(r'(?<!\\)"')
 _SPELLED = {"n": "\n", "t": "\t", "r": ""}
+# What torchrun writes before each line, in a text whose line ends were lost.
+_RANKS = re.compile(r" ?\[(?:rank|default)\d+\]: ")
 # A traceback whose line ends were lost.
-_RUN_ON = re.compile(r'.*\(most recent call last\):\s+File ".*')
+_RUN_ON = re.compile(
+    r'.*\(most recent call last\):\s+File ".*|.* File "[^"]+", line \d+, .* File "[^"]+", line \d+, '
+)
+_FRAME, MOST_FRAMES = ' File "', 2  # as many in one line are of a traceback that lost its line ends
 _FRAME_IN = re.compile(r' +(File "[^"]+", line \d+(?:, in (?:<\w+>|\w+))?) *')
 _NAMED_LAST = re.compile(rf" (?=(?:{NAME})(?:: (?!.*\w(?:Error|Exception): )|:?$))")
 _BAR = re.compile(r"\d+%\|[^|\n]*\| *[\d.?]+\w*/[^\[\]\n]*\[[^\]\n]*\]|\d+it \[[^\]\n]*(?:it/s|s/it)[^\]\n]*\]")
@@ -153,7 +158,7 @@ def _logged(line: str) -> str:
 
 def _parts(line: str) -> list[str]:
     """What stood one after the other, or one below the other, in what is one line of the file."""
-    if "\r" not in line and START not in line and "it/s" not in line and "s/it" not in line:
+    if not any(word in line for word in ("\r", START, "it/s", "s/it")) and line.count(_FRAME) < MOST_FRAMES:
         return [line]
     states = [state for state in line.split("\r") if state.strip()]
     passed = set([at for at, state in enumerate(states[:-1]) if IS_BAR.search(state)][1:])
@@ -163,8 +168,10 @@ def _parts(line: str) -> list[str]:
 
 def _unfolded(line: str) -> list[str]:
     """The lines of a traceback that is written in one."""
-    if START not in line:
+    if START not in line and line.count(_FRAME) < MOST_FRAMES:
         return [line]
+    if len(_RANKS.findall(line)) > 1:
+        return [text for part in _RANKS.split(line) for text in _unfolded(part)]
     if _WRITTEN_OUT.search(line):
         return [text for part in _QUOTE.split(line) for text in _ESCAPED.sub(_spelled, part).split("\n")]
     if _RUN_ON.match(line):

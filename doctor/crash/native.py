@@ -56,9 +56,13 @@ def fatal(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
 def terminated(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
     """An exception of C++ that nothing has caught; its message may hold the stack."""
     thrown = TERMINATED.search(lines[at])
-    what = _WHAT.match(lines[at + 1]) if at + 1 < len(lines) else None
     if thrown is None:
         return None, at + 1
+    if (what := _WHAT.match(lines[at][thrown.end() :])) is not None:
+        return Failure(
+            _IN_PYTHON.get(thrown["type"], "RuntimeError"), what["message"], (), at + 1, begin=at + 1
+        ), at + 1
+    what = _WHAT.match(lines[at + 1]) if at + 1 < len(lines) else None
     name = _IN_PYTHON.get(thrown["type"], "RuntimeError")
     text, end = message(lines, at + 1, what["message"]) if what is not None else ("", at + 1)
     frames = [Frame(one["file"], 0, one["where"]) for line in lines[at:end] if (one := _NATIVE_FRAME.match(line))]

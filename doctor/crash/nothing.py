@@ -16,6 +16,8 @@ _AROUND = (
     (re.compile("is not subscriptable"), r"{what}(?=\[)"),
     (re.compile(r"has no len\("), r"\blen\({what}\)"),
     (re.compile("argument of type"), r"\bin {what}(?=[\s:\])]|$)"),
+    (re.compile("is not callable"), r"{what}(?=\()"),
+    (re.compile("is not iterable"), r"\bin {what}(?=[\s:\])]|$)|[(,] ?\*{what}(?=[,)])"),
     (re.compile("cannot unpack"), r"= {what}$"),
 )
 _ATTRIBUTE = re.compile(r"has no attribute '(\w+)'")

@@ -16,19 +16,23 @@ from typing import Any, NamedTuple
 
 from ..model.crashes import Failure, Frame, Known
 from .fingerprints import Message, length
-from .versions import INSTALLED_AS, TRAINERS, source_of
+from .owners import TRAINERS, owner
+from .versions import INSTALLED_AS, source_of
 
+MOST_PACKAGES = 3  # trainers copy from each other; what more of them say is anybody's
 RAISED = Path(__file__).with_name("raised")
-_FILE = re.compile(r"(?:site|dist)-packages[/\\](?:optimum[/\\](?=quanto))?(\w+)[/\\]")
+# Whose logger writes it.
+_LOGGER = re.compile(r"^[\w.]+:(?=\w)")
 # What Python itself says, and packages after it where they compute what an object has.
 _PYTHONS = re.compile(
     r"has no attribute|\bunexpected keyword|\bNoneType\b|cannot import name|No module named|required positional"
 )
 _ASKED = re.compile(
     r"(?:['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute ['\"](?P<name>\w+)"
-    r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got an unexpected keyword argument ['\"](?P<argument>\w+)"
+    r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got (?:an )?unexpected keyword argument ['\"](?P<argument>\w+)"
     r"|(?P<wants>(?:[A-Z]\w+\.)?\w+)\(\) missing \d+ required [\w -]+ arguments?: ['\"](?P<missing>\w+)"
 )
+_IMPORTED = re.compile(r"cannot import name ['\"](?P<name>\w+)['\"] from ['\"](?P<module>[\w.]+)['\"]?")
 # The kinds of conditions (maintenance/raising.py), and how each is said.
 _HOLDS = {
     "none": "It does so where {what} is not given (None).",
@@ -56,9 +60,11 @@ class Raised(NamedTuple):
     gone: str
     holds: tuple[str, ...]
 
-    def fits(self, failure: Failure, message: Message, *, framed: bool) -> bool:
+    def fits(self, failure: Failure, message: Message, *, framed: bool, cut: bool) -> bool:
         named = failure.name not in ("Said", "Reported")
-        return (not named or self.error == failure.name) and message.fits(self.fingerprint, from_start=not framed)
+        return (not named or self.error == failure.name) and message.fits(
+            self.fingerprint, from_start=not framed, cut=cut
+        )
 
 
 def texts() -> Iterator[Raised]:
@@ -68,24 +74,30 @@ def texts() -> Iterator[Raised]:
 
 def by_source(failure: Failure) -> Known | None:
     """What a package's own source says of a failure: of its words, or of what it lacks."""
-    return next((known for part in failure.chain if (known := _said(part) or _lacked(part)) is not None), None)
+    return next(
+        (known for part in failure.chain if (known := _said(part) or _elsewhere(part) or _lacked(part)) is not None),
+        None,
+    )
 
 
 def _said(failure: Failure) -> Known | None:
     message = " ".join(failure.message.split())
+    if failure.name == "Reported":
+        message = _LOGGER.sub("", message)
     if _PYTHONS.search(message):
         return None
     frame = failure.frames[-1] if failure.frames else None
-    packages = _packages() if frame is None else [name for name in (_owner(frame),) if name in _packages()]
+    packages = _packages() if frame is None else [name for name in (owner(frame),) if name in _packages()]
     held = Message(message)
-    found = [
-        one for package in packages for one in _texts(package) if one.fits(failure, held, framed=frame is not None)
-    ]
+    every = [one for package in packages for one in _texts(package)]
+    found = [one for one in every if one.fits(failure, held, framed=frame is not None, cut=False)]
+    found = found or [one for one in every if one.fits(failure, held, framed=frame is not None, cut=True)]
     found = [one for one in found if one.package not in TRAINERS] or found  # which copy what libraries have
-    if len({one.package for one in found}) != 1:
+    said_by = {one.package for one in found}
+    if len(said_by) != 1 and not (0 < len(said_by) <= MOST_PACKAGES and said_by <= TRAINERS):
         return None
     one = max(found, key=lambda one: length(one.fingerprint))
-    package = INSTALLED_AS.get(one.package, one.package)
+    package = " / ".join(INSTALLED_AS.get(name, name) for name in sorted(said_by))
     said = [_place(one, package, frame)]
     if one.holds:
         kind, what, *others = one.holds
@@ -121,6 +133,26 @@ def _cure(one: Raised, package: str) -> str:
     return (
         "Change the setting or the file that this is about. Where it is nothing of yours, the program and "
         f"this {package} do not go together: pip install -r requirements.txt in the program's folder."
+    )
+
+
+def _elsewhere(failure: Failure) -> Known | None:
+    """A name that a package has, and not where it is asked for."""
+    asked = _IMPORTED.search(" ".join(failure.message.split()))
+    if asked is None or (package := asked["module"].partition(".")[0]) not in _packages():
+        return None
+    name = asked["name"]
+    if name not in _made(package) and f"{name}()" not in _made(package):
+        return None
+    return _known(
+        failure,
+        package,
+        f"{package} makes a {name}, but {asked['module']}, as it is installed here, does not hand it out: the line "
+        f"that imports "
+        "it names the wrong module, or is of another time than this package.",
+        f"Import it from the module that makes it (look for def or class {name} in {package}); where it is no code "
+        f"of yours, "
+        "pip install -r requirements.txt in the program's folder, or update it.",
     )
 
 
@@ -172,25 +204,17 @@ def _rare(made: str, package: str) -> bool:
 
 
 def _at_work(package: str, failure: Failure) -> bool:
-    return any(_owner(frame) == package for frame in failure.frames)
+    return any(owner(frame) == package for frame in failure.frames)
 
 
 def _asker(failure: Failure, package: str) -> str:
     """Whose code asks, as torch only hands on what is asked of a model."""
-    asking = (_owner(frame) for frame in reversed(failure.frames) if _owner(frame) not in (package, "torch"))
+    asking = (owner(frame) for frame in reversed(failure.frames) if owner(frame) not in (package, "torch"))
     return next(asking, "") or "what asks for it"
 
 
 def _known(failure: Failure, package: str, cause: str, do: str) -> Known:
     return Known(cause, do, error=failure.name, vague=True, source=source_of(package))
-
-
-def _owner(frame: Frame) -> str:
-    """The package, or the trainer, whose code a frame is."""
-    if (found := _FILE.search(frame.file)) is not None:
-        return found[1]
-    file = frame.file.replace("\\", "/")
-    return next((name for name in TRAINERS if f"/{name}/" in file or file.startswith(f"{name}/")), "")
 
 
 @cache

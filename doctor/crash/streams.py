@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .lines import NAME, Lines
 from .reading import START
 
-FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<where>.+))?\s*$')
+FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in(?: (?P<where>.+))?)?\s*$')
 _FRAME_BEGUN = re.compile(r'\bFile "')
 _LED_FRAME = re.compile(r'(?P<lead>.*?)(?:  )?File "[^"]+", line \d+')
 # "[rank0]: ", "[default0]:", "worker-1  | ", "(worker pid=12) ": whose line it is.
@@ -73,6 +73,8 @@ def _apart(lines: Lines) -> list[Lines]:
             said[at] = line[found.end() :]
         else:
             rest.append(at)
+    if rest[:1] == [0] and len(lines) > 1 and FRAME.match(lines[0]) and (owner := _OWNER.match(lines[1])) is not None:
+        owned[owner[1] or owner[2] or owner[3]].insert(0, rest.pop(0))  # a paste that begins behind the owner's name
     bare_lines = Lines(said, lines.numbers)
     return [_some(bare_lines, kept) for kept in (rest, *owned.values()) if kept]
 

@@ -22,7 +22,8 @@ ZDOCTOR = FOLDER.parents[2]
 # In this order the first failure that fits counts; those of the trainers' rooms come before.
 SUBJECTS = (
     *("scripts", "other_trainers", "hub", "tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
-    *("libraries", "installs", "packages", "loading", "card", "machine", "launchers", "around", "basics", "general"),
+    *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around", "basics"),
+    *("native", "general"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)

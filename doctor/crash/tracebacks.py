@@ -15,6 +15,9 @@ from .streams import FRAME
 
 MOST_LINES = 4000
 MOST_BETWEEN = 12
+MOST_CUT = 1  # lines behind the head of a traceback that was cut off before its first frame was whole
+# A frame of whose line the log has only the beginning.
+_BROKEN = re.compile(r'\s*File "(?P<file>[^"]{4,})(?:", line \d*)?$')
 # Frames after these are of no exception.
 _STACK = re.compile(r"Stack \(most recent call last\)|Call stack:")
 # Below a line of code: what of it failed, and how often a frame came.
@@ -92,6 +95,17 @@ def _python(lines: Sequence[str], begin: int) -> tuple[Failure | None, int]:
         elif text and not frames:
             between += 1
         at += 1
+    if at == len(lines) and lines and (broken := _BROKEN.match(lines[-1])) is not None and (headed or frames):
+        frames.append(Frame(broken["file"], 0, ""))
+    if (
+        headed
+        and begin
+        and not frames
+        and lines[begin].strip().startswith(START)
+        and at == end == len(lines)
+        and between <= MOST_CUT
+    ):
+        return Failure(CUT_OFF, "", (), at, begin=begin + 1), at
     if not frames or not (headed or (at == len(lines) and not _of_stack(lines, begin))):
         return None, at if frames else begin + 1
     return Failure(CUT_OFF, "", tuple(frames), at, begin=begin + 1), at

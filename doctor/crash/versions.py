@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..model.crashes import Failure, Known
+from .owners import MODULES, TRAINERS, owner
 
 NAMES = Path(__file__).with_name("names")
 # What asks a module, or a function, for a name.
@@ -29,27 +30,26 @@ _ASKED = tuple(
             r"(?P<thing>['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute "
             r"['\"](?P<name>\w+)",
             r"module ['\"]?(?P<owner>\w[\w.]*?)['\"]? has no attribute ['\"]?(?P<name>\w+)",
-            r"(?P<owner>(?:[A-Z]\w+\.)?\w+\(\)) got an unexpected keyword argument ['\"](?P<name>\w+)['\"]",
+            r"(?P<owner>(?:[A-Z]\w+\.)?\w+\(\)) got (?:an )?unexpected keyword argument ['\"](?P<name>\w+)['\"]",
         ),
     )
 )
-_ASKER = re.compile(r"(?:site|dist)-packages[/\\](\w+)")
-# Whose modules these are, where they are called otherwise.
-_OF_TRAINERS = {
-    "toolkit": "ai-toolkit",
-    "extensions_built_in": "ai-toolkit",
-    "jobs": "ai-toolkit",
-    "library": "sd-scripts",
-    "networks": "sd-scripts",
-    "musubi_tuner": "musubi-tuner",
-    "simpletuner": "SimpleTuner",
-}
-TRAINERS = frozenset(_OF_TRAINERS.values())
 _SOURCES = {
     "PIL": "https://github.com/python-pillow/Pillow/releases",
+    "ComfyUI": "https://github.com/Comfy-Org/ComfyUI",
+    "DiffSynth-Studio": "https://github.com/modelscope/DiffSynth-Studio",
+    "OneTrainer": "https://github.com/Nerogar/OneTrainer",
     "SimpleTuner": "https://github.com/bghira/SimpleTuner",
     "ai-toolkit": "https://github.com/ostris/ai-toolkit",
     "bitsandbytes": "https://github.com/bitsandbytes-foundation/bitsandbytes/releases",
+    "controlnet_aux": "https://github.com/huggingface/controlnet_aux/releases",
+    "diffusion-pipe": "https://github.com/tdrussell/diffusion-pipe",
+    "gguf": "https://github.com/ggml-org/llama.cpp/tree/master/gguf-py",
+    "gradio_client": "https://github.com/gradio-app/gradio/releases",
+    "imageio": "https://github.com/imageio/imageio/releases",
+    "kohya_ss": "https://github.com/bmaltais/kohya_ss",
+    "open_clip": "https://github.com/mlfoundations/open_clip/releases",
+    "xformers": "https://github.com/facebookresearch/xformers/releases",
     "deepspeed": "https://github.com/deepspeedai/DeepSpeed/releases",
     "gradio": "https://github.com/gradio-app/gradio/releases",
     "musubi-tuner": "https://github.com/kohya-ss/musubi-tuner",
@@ -96,9 +96,7 @@ def lived(owner: str, name: str) -> Iterator[tuple[str, Lived]]:
     """Of each package that has such an owner: its name, and how long it had the name."""
     root = owner.partition(".")[0]
     anyone = owner.endswith(("()", " object"))
-    for package in (
-        sorted(_packages()) if anyone else [_OF_TRAINERS.get(root, root if root in _packages() else "python")]
-    ):
+    for package in sorted(_packages()) if anyone else [MODULES.get(root, root if root in _packages() else "python")]:
         order, names = _names(package)
         asked = f"python.{owner}" if package == "python" != root and not anyone else owner
         if (spans := names.get(asked, {}).get(name)) is not None:
@@ -169,8 +167,8 @@ def _installed(here: str, *, young: bool, old: bool) -> str:
 
 def _asker(failure: Failure, package: str) -> str:
     """The package whose code asks, where it is another one."""
-    asking = [found[1] for frame in failure.frames if (found := _ASKER.search(frame.file)) is not None]
-    return next((name for name in reversed(asking) if name != package), "")
+    asking = (owner(frame) for frame in reversed(failure.frames))
+    return next((name for name in asking if name not in ("", package)), "")
 
 
 @cache

@@ -108,7 +108,7 @@ class Known:
 
     def filled(self, words: str, failure: Failure) -> str:
         """`words` of this entry, with what its pattern finds in the failure."""
-        parts = (part for part in failure.chain if "{" in words and self.matches(part))
+        parts = (part for part in failure.chain if "{" in words and (part.name == "Said" or self.matches(part)))
         found = next((found for part in parts if (found := _found(self.text, part.message)) is not None), None)
         groups = {name: _short(value) for name, value in found.groupdict("").items()} if found is not None else {}
         return _PLACE.sub(lambda place: groups.get(place[1]) or "what it names", words)

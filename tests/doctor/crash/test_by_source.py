@@ -13,7 +13,7 @@ import pytest
 from zdoctor.doctor import languages
 from zdoctor.doctor.crash import explain, raised
 from zdoctor.doctor.crash.fingerprints import fingerprint_of
-from zdoctor.doctor.crash.versions import TRAINERS
+from zdoctor.doctor.crash.owners import TRAINERS
 from zdoctor.doctor.languages.translation import Translation
 from zdoctor.doctor.model.crashes import Explanation
 from zdoctor.maintenance import generic_words

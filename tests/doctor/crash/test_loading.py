@@ -37,7 +37,7 @@ WORDS = {
     "an unknown kind": "transformers does not know",
     "no kind": "without model_type",
     "no bitsandbytes": "bitsandbytes",
-    "another rank": "another rank",
+    "another rank": "has rank 2, and the settings say 4",
 }
 # Classes that a library's source raises on the way of loading, which no file, setting or machine here brings out.
 # Where the reason is a card or a package, test_raised has their words.

@@ -73,7 +73,7 @@ def test_where_nothing_ended_the_run_nothing_is_explained(name: str) -> None:
 
 # Each is like one that is known, and of another cause.
 UNKNOWN = {
-    "not enough values": script("ValueError: not enough values to unpack (expected 2, got 1)", "a, b = mine(x)"),
+    "odd value": script("ValueError: the second value is odd", "a, b = mine(x)"),
     "a key": script("KeyError: 'config'", "a = mine['config']"),
     "a key that is a qtype elsewhere": script("KeyError: 'nf4'", "mine['nf4']"),
     "two sizes": script("RuntimeError: The size of tensor a (64) must match the size of tensor b (32)", "mine(a, b)"),

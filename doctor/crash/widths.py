@@ -1,0 +1,302 @@
+"""Which models two sizes belong to that meet: of text embeddings, latents, LoRAs, or a file and the model built "
+"for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from ..families import classes, families
+from ..families.record import ModelClass
+from ..families.record.shapes import BadConfig, Shapes
+from ..model.crashes import Failure, Known
+
+# What a text encoder hands over for each token.
+TEXT: Mapping[int, str] = {
+    768: "CLIP-L",
+    1024: "OpenCLIP-H/Qwen3-0.6B",
+    1280: "OpenCLIP-bigG",
+    1472: "ByT5 small",
+    2048: "CLIP-L+bigG/Qwen2.5-VL-3B/Qwen3-1.7B",
+    2304: "Gemma 2 2B",
+    2560: "Qwen3-4B/Qwen3-VL-4B/Gemma-3-4B",
+    3584: "Qwen2.5-VL 7B",
+    3840: "Gemma 3 12B",
+    4096: "T5-XXL/UMT5-XXL/Llama-3.1-8B/Qwen3-8B",
+    5120: "Mistral-Small-24B",
+    7680: "3×Qwen3-4B",
+    12288: "3×Qwen3-8B",
+    15360: "3×Mistral-Small-24B",
+    30720: "12×Qwen3-VL-4B",
+    53248: "13×Qwen3-VL-8B",
+}
+# (what goes into a layer for the text, what comes out of it): whose it is.
+TEXT_LAYERS: Mapping[tuple[int, int], str] = {
+    (768, 320): "SD 1.5",
+    (768, 640): "SD 1.5",
+    (768, 1280): "SD 1.5",
+    (1024, 320): "SD 2",
+    (1024, 640): "SD 2",
+    (1024, 1280): "SD 2",
+    (2048, 640): "SDXL",
+    (2048, 1280): "SDXL",
+    (2816, 1280): "SDXL",
+    (768, 3072): "FLUX.1/HunyuanVideo",
+    (4096, 3072): "FLUX.1/Chroma/HunyuanVideo/Wan2.2-5B",
+    (4096, 1536): "SD3/Wan2.1-1.3B",
+    (4096, 2432): "SD 3.5 Large",
+    (2048, 1536): "SD 3",
+    (2048, 2432): "SD 3.5 Large",
+    (3584, 3072): "Qwen-Image",
+    (3584, 3584): "HunyuanImage",
+    (2560, 3840): "Z-Image",
+    (7680, 3072): "FLUX.2 Klein 4B",
+    (12288, 4096): "FLUX.2 Klein 9B",
+    (15360, 6144): "FLUX.2 dev",
+    (2304, 2304): "Lumina 2",
+    (4096, 5120): "Wan 14B",
+    (3840, 4096): "LTX-2",
+    (4096, 2048): "LTX-Video",
+    (2560, 3072): "ERNIE-Image",
+}
+# The channels of latents as a VAE makes them, and as they are packed.
+LATENTS: Mapping[int, str] = {
+    4: "SD1.5/SDXL",
+    9: "SD inpainting",
+    16: "FLUX.1/SD3/Z-Image/Qwen-Image/Wan-14B/HunyuanVideo",
+    32: "FLUX.2/Sana",
+    36: "Wan-I2V",
+    48: "Wan 2.2 5B",
+}
+PACKED: Mapping[int, str] = {
+    64: "FLUX.1/Qwen-Image/Z-Image",
+    128: "FLUX.2/LTX/FLUX.1-Depth",
+    196: "Flex.2",
+    384: "FLUX.1 Fill",
+}
+_WIDEST_RANK = 256
+_CLIP = (77, 154, 231, 75, 225, 227)
+_PRODUCT = re.compile(
+    r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x(\d+)\)"
+    r"|must have same reduction dim, but got \[\d+, (\d+)\] X \[(\d+), (\d+)\]"
+)
+_NORM = re.compile(r"shape \[\*, (\d+)\], but got input of size ?\[[\d, ]*?(\d+)\]")
+_CHANNELS = re.compile(r"expected input\[?.* to have (\d+) channels, but got (\d+) channels instead")
+_LENGTHS = re.compile(
+    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d)"
+)
+_JOINED = re.compile(r"except in dimension \d\.? ?(?:Expected size|Got) (\d+) (?:but got size|and) (\d+)")
+_LOADED = re.compile(
+    r"size mismatch for (?P<name>[\w.]+): copying a param with shape (?:torch\.Size\()?\[(?P<file>[\d, ]+)\]\)? "
+    r"from checkpoint, "
+    r"the shape in current model is (?:torch\.Size\()?\[(?P<model>[\d, ]+)\]"
+    r"|because (?P<key>[\w.]+) expected shape (?:torch\.Size\()?\[(?P<built>[\d, ]+)\]\)?, but got (?:torch\.Size\()?"
+    r"\[(?P<held>[\d, ]+)\]"
+)
+_RESHAPED = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
+MOST_FLAT = 5
+MOST_TITLES = 5
+_LORA = re.compile(r"lora|\.(?:hada|lokr)_", re.I)
+_DOWN = re.compile(r"lora_(?:down|A)\b")
+SOURCE = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/module.py"
+
+
+def by_widths(failure: Failure) -> Known | None:
+    """What the sizes in a failure's words tell, where two models can be told by them."""
+    message = " ".join(failure.message.split())
+    told = next((told for read in (_products, _lengths, _grid, _files) if (told := read(message)) is not None), None)
+    if told is None:
+        return None
+    cause, do = told
+    return Known(cause, do, error=failure.name, source=SOURCE)
+
+
+def _products(message: str) -> tuple[str, str] | None:
+    """A layer that gets what is not as wide as it takes."""
+    product, norm, channels = (pattern.search(message) for pattern in (_PRODUCT, _NORM, _CHANNELS))
+    if channels is not None:
+        want, got = map(int, channels.groups())
+        return _latents(want, LATENTS.get(want), got, LATENTS.get(got))
+    if product is not None:
+        got, want, out = map(int, filter(None, product.groups()))
+        if (takes := TEXT_LAYERS.get((want, out))) is not None:
+            return _text(want, takes, got, TEXT.get(got))
+        if want in PACKED and got in PACKED:
+            return _latents(want, PACKED[want], got, PACKED[got])
+        if out <= _WIDEST_RANK < min(got, want):
+            return (
+                f"A LoRA whose layers take {want} numbers meets a model whose layers have {got}: it was made for "
+                f"another "
+                "model, or for another size of this one.",
+                "Take a LoRA that was trained on this model; zdoctor check LORA --base MODEL says which model one "
+                "is of.",
+            )
+    elif norm is not None:
+        want, got = map(int, norm.groups())
+        if want in TEXT and got in TEXT:
+            return _text(want, TEXT[want], got, TEXT[got])
+    return None
+
+
+def _text(want: int, takes: str, got: int, gives: str | None) -> tuple[str, str]:
+    handed = f"{got} (as {gives} has)" if gives is not None else f"{got}"
+    return (
+        f"A layer for the text takes {want} numbers a token ({takes}), and is handed {handed}: the text encoder, or "
+        "cached text embeddings, are another model's than the transformer.",
+        "Name the text encoder that belongs to this transformer, and remove caches of text embeddings that another "
+        "one "
+        "made. In ComfyUI the type in the CLIP loader has to be this model's; a new model takes a new ComfyUI.",
+    )
+
+
+def _latents(want: int, takes: str | None, got: int, gives: str | None) -> tuple[str, str] | None:
+    if takes is None or gives is None:
+        return None
+    return (
+        f"What comes has {got} channels, as latents of {gives} have, and this part takes {want}, as of {takes}: "
+        f"VAE, cached "
+        "latents and model are of different families, or the model is another kind of its family (inpainting, Fill, "
+        "image-to-video).",
+        "Name the VAE of this model, remove caches of latents that another one made, and choose the task or type "
+        "that the "
+        "model's file is for.",
+    )
+
+
+def _lengths(message: str) -> tuple[str, str] | None:
+    """Two tensors that should be of one length."""
+    met, joined = _LENGTHS.search(message), _JOINED.search(message)
+    found = met or joined
+    if found is None:
+        return None
+    one, other = int(found[1]), int(found[2])
+    if met is not None and met[3] == "1" and one in LATENTS and other in LATENTS:
+        return _latents(one, LATENTS[one], other, LATENTS[other])
+    if met is not None and met[3] != "0" and one in PACKED and other in PACKED:
+        return _latents(one, PACKED[one], other, PACKED[other])
+    if abs(one - other) == 1 and min(one, other) > 8:
+        return (
+            f"Two sizes differ by one ({one} and {other}): the width or height of a picture or video (or its number "
+            f"of "
+            "frames) is no multiple of what the model needs, and is rounded up in one place and down in another.",
+            "Take sizes that are multiples of 64 (or of 32 at the least), and frames as the model counts them (4n + "
+            "1 for "
+            "Wan and HunyuanVideo, 8n + 1 for LTX); remove caches of latents of other sizes.",
+        )
+    if one != other and 77 in (one, other) and (met is None or met[3] != "0"):
+        return (
+            f"A caption is longer than CLIP's 77 tokens in one place, and not in the other ({one} and {other}).",
+            "Shorten captions and prompts to 75 tokens, or set the same limit everywhere (max_token_length), and "
+            "remove caches "
+            "of text embeddings that were made with another.",
+        )
+    return None
+
+
+def _grid(message: str) -> tuple[str, str] | None:
+    """A tensor that is cut into a grid which a whole number of times as many numbers would fill."""
+    found = _RESHAPED.search(message)
+    if found is None:
+        return None
+    shape, size = _sizes(found[1]), int(found[2])
+    whole = prod(shape)
+    if len(shape) < MOST_FLAT or whole <= 0 or size % whole or not 1 < (times := size // whole) <= max(LATENTS):
+        return None
+    return (
+        f"A tensor holds {times} times as many numbers as the code cuts it into: latents with {times} times the "
+        f"channels, as "
+        "of another family or another kind of model (Fill, Control, inpainting), or as many more pictures or frames.",
+        "Name the model that this pipeline or task is for (a Control or Fill pipeline takes a model of that kind), "
+        "and try "
+        "batch size 1; remove caches of latents that another model made.",
+    )
+
+
+def _files(message: str) -> tuple[str, str] | None:
+    """A file whose tensors are of other sizes than the model that was built for it."""
+    pairs = [
+        (one["name"] or one["key"], _sizes(one["file"] or one["held"]), _sizes(one["model"] or one["built"]))
+        for one in _LOADED.finditer(message)
+    ]
+    if not pairs:
+        return None
+    if all(_LORA.search(name) for name, _, _ in pairs):
+        return _of_lora(pairs)
+    held, built = (_whose({name: shapes[at] for name, *shapes in pairs}) for at in (0, 1))
+    if not held and not built:
+        return None
+    if held and built and not {*held}.isdisjoint(built):
+        return None
+    name, file, model = pairs[0]
+    return (
+        f"The file's tensors have the sizes of another model than the one that was built: {_listed(held) or '?'} "
+        f"in the file, {_listed(built) or '?'} as built ({name}: {_written(file)} and {_written(model)}).",
+        "Choose the model, version or task in the settings that the file is of, or take the file of the one that is "
+        "set; a "
+        "model that came after this version of the program takes a newer program.",
+    )
+
+
+def _of_lora(pairs: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> tuple[str, str] | None:
+    name, file, model = pairs[0]
+    if len(file) < 2 or len(file) != len(model):
+        return None
+    rank, inner = (0, 1) if _DOWN.search(name) else (1, 0)
+    if file[rank] != model[rank] and file[inner] == model[inner]:
+        return (
+            f"The LoRA's file has rank {file[rank]}, and the settings say {model[rank]}.",
+            f"Set the rank (network_dim, linear, lora_rank) to {file[rank]}, or start without that file.",
+        )
+    if file[inner] != model[inner]:
+        return (
+            f"The LoRA is of a model whose layer is {file[inner]} wide, and here that layer is {model[inner]} wide "
+            f"({name}): it "
+            "was made for another model, or for another size of this one.",
+            "Take a LoRA that was trained on this model; zdoctor check LORA --base MODEL says which model one is of.",
+        )
+    return None
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(",") if size.strip())
+
+
+def _written(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _listed(titles: Sequence[str]) -> str:
+    return " / ".join(titles)
+
+
+def _whose(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """The models that have tensors of all these names and shapes."""
+    fitting = (title for title, own in _variants(shapes) if all(own.get(n) == s for n, s in shapes.items()))
+    return list(dict.fromkeys(fitting))[:MOST_TITLES]
+
+
+def _variants(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, Shapes]]:
+    """The published models of the classes that have such names, with their tensors."""
+    for family in families():
+        if family.transformer is not None:
+            named = {repo.rpartition("/")[2]: repo for repo in family.repos.values()} or {family.title: ""}
+            for title, repo in named.items():
+                config = family.memory.config(repo) if family.memory is not None else {}
+                yield from ((title, own) for own in _built(family.transformer, [config], [*shapes]))
+        for kind, config in family.published.values():
+            if kind in classes():
+                yield from ((f"{kind} ({family.title})", own) for own in _built(classes()[kind], [config], [*shapes]))
+
+
+def _built(kind: ModelClass, configs: Sequence[Mapping[str, object]], names: Sequence[str]) -> Iterator[Shapes]:
+    for config in configs:
+        try:
+            own = kind.tensors(config)
+            if names[0] not in own:
+                own = kind.in_file(own, names)
+        except (BadConfig, KeyError):
+            continue
+        if names[0] not in own:
+            return
+        yield own
