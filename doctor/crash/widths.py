@@ -282,8 +282,8 @@ def _variants(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, Shap
         if family.transformer is not None:
             named = {repo.rpartition("/")[2]: repo for repo in family.repos.values()} or {family.title: ""}
             for title, repo in named.items():
-                config = family.memory.config(repo) if family.memory is not None else {}
-                yield from ((title, own) for own in _built(family.transformer, [config], [*shapes]))
+                found = family.memory.config(repo) if family.memory is not None else {}
+                yield from ((title, own) for own in _built(family.transformer, [found], [*shapes]))
         for kind, config in family.published.values():
             if kind in classes():
                 yield from ((f"{kind} ({family.title})", own) for own in _built(classes()[kind], [config], [*shapes]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from zdoctor.doctor.crash import explain
@@ -65,7 +67,7 @@ def test_torch_s_own_words_are_read() -> None:
     def meta(*shape: int) -> object:
         return torch.empty(*shape, device="meta")
 
-    calls = (
+    calls: tuple[tuple[Callable[[], object], str], ...] = (
         (
             lambda: functional.linear(meta(512, 4096), meta(3840, 2560)),
             "2560 numbers a token (Z-Image), and is handed 4096",
