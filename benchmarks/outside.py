@@ -23,6 +23,7 @@ from zdoctor.doctor.families import family_of
 from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.memory.case import CONTEXT
 from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Run, System, Unknown
+from zdoctor.doctor.model.buckets import Buckets
 from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.trainers.read import Found, read_config
 
@@ -115,6 +116,19 @@ SCRIPTS: Mapping[str, str] = {
         "--dit q.safetensors --vae v.safetensors --text_encoder t.safetensors --dataset_config d.toml --xformers "
         "--mixed_precision bf16 --network_module networks.lora_qwen_image --network_dim 16 --gradient_checkpointing"
     ),
+    "wan_train_network": (
+        "--dit w.safetensors --dataset_config d.toml --sdpa --mixed_precision bf16 --optimizer_type adamw8bit "
+        "--gradient_checkpointing --network_module networks.lora_wan --network_dim 32"
+    ),
+    "hv_train_network": (
+        "--dit h.safetensors --dataset_config d.toml --sdpa --mixed_precision bf16 --optimizer_type adamw8bit "
+        "--gradient_checkpointing --network_module networks.lora --network_dim 32"
+    ),
+    "fpack_train_network": (
+        "--dit f.safetensors --vae v.safetensors --text_encoder1 l.safetensors --text_encoder2 c.safetensors "
+        "--image_encoder i.safetensors --dataset_config d.toml --sdpa --mixed_precision bf16 --optimizer_type adamw8bit "
+        "--gradient_checkpointing --network_module networks.lora_framepack --network_dim 32"
+    ),
 }
 
 
@@ -175,11 +189,14 @@ def of_simpletuner(point: Point) -> Run:
 
 
 def of_kohya(point: Point) -> Run:
-    edge = next((one.partition("=")[2] for one in point.options if one.startswith("resolution=")), "1024")
+    said = dict(one.split("=") for one in point.options if "=" in one)
+    width, _, height = said.get("resolution", "1024").partition("x")
+    how = Buckets(int(width), int(height or width))
     options = " ".join(one for one in point.options if "=" not in one)
     script = f"accelerate launch {point.config}.py {SCRIPTS[point.config]} --output_dir o --output_name n {options}"
     run = read_config("t.sh", script.encode(), {}).runs[0]
-    dataset = Dataset("datasets/0", "/d", "txt", resolutions=(int(edge),))
+    frames = int(said.get("frames", "1"))
+    dataset = Dataset("datasets/0", "/d", "txt", resolutions=(how.width,), buckets=how, frames=frames)
     return replace(run, recipe=replace(run.recipe, datasets=(dataset,), batch_size=1))
 
 

@@ -16,11 +16,17 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from zdoctor.doctor.families import family_of, trained
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
@@ -110,6 +116,10 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
         "flux",
         {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True},
     ),
+    "musubi-tuner/WanModel": ("wan21", {"num_layers": 4}),
+    "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING, "num_layers": 4}),
+    "musubi-tuner/WanModel2.2": ("wan22_14b", {"num_layers": 4}),
+    "musubi-tuner/WanModel2.2I2V": ("wan22_14b_i2v", {"in_channels": 36, "num_layers": 4}),
     "musubi-tuner/Flux2": ("flux2_klein_9b", {**KLEIN_9B_CONFIG, "depth": 2, "depth_single_blocks": 4}),
 }
 
@@ -124,6 +134,8 @@ class Setting(NamedTuple):
     checkpointing: bool
     controls: int = 0
     is_old: bool = False
+    frames: int = 1
+    offloads: bool = False
 
 
 def _is_given_images(architecture: str) -> bool:
@@ -185,9 +197,12 @@ def run_of(one: Setting) -> Run:
 def settings_of_kohya(name: str) -> Iterator[Setting]:
     architecture = OF_KOHYA[name][0]
     controls = int(_is_given_images(architecture))
+    memory = family_of(architecture).memory
+    films = memory is not None and memory.frames > 0
     for size, count, rank, again, quantized in product((512, 1024), (1, 2), (16, 96), (True, False), (True, False)):
         if (size, count, again) != (1024, 2, False):  # which nobody trains
-            yield Setting(architecture, name, size, count, rank, quantized, again, controls)
+            one = Setting(architecture, name, size, count, rank, quantized, again, controls)
+            yield one._replace(frames=17 if films and size == 512 else 1, offloads=films and again and quantized)
 
 
 def run_of_simpletuner(one: Setting) -> Run:
@@ -219,6 +234,7 @@ def run_of_kohya(one: Setting) -> Run:
     kohya = family_of(one.architecture).kohya[trainer]
     flags = " --gradient_checkpointing" * one.checkpointing + " --fp8_base" * one.quantized
     flags += " --model_type chroma" * (one.architecture == "chroma")
+    flags += " --gradient_checkpointing_cpu_offload" * one.offloads
     text = (
         f"accelerate launch {kohya.script}.py --{kohya.files['transformer']} /m/t --mixed_precision bf16 "
         f"--output_dir o --network_module {kohya.network_module} --network_dim {one.rank} --dataset_config d.toml "
@@ -226,8 +242,9 @@ def run_of_kohya(one: Setting) -> Run:
     )
     run = read_config("t.sh", text.encode(), {}, trainer=trainer).runs[0]
     folders = ("/c",) * one.controls
-    made = Dataset("datasets/0", "/d", "txt", resolutions=(one.pixels,), control_folders=folders)
-    return replace(run, recipe=replace(run.recipe, batch_size=one.batch, datasets=(made,), controls_match=True))
+    made = Dataset("datasets/0", "/d", "txt", resolutions=(one.pixels,), control_folders=folders, frames=one.frames)
+    recipe = replace(run.recipe, architecture=one.architecture, batch_size=one.batch, datasets=(made,))
+    return replace(run, recipe=replace(recipe, controls_match=True))
 
 
 def predicted(memory: Memory | Unknown) -> int:
@@ -272,7 +289,7 @@ def rehearsed_of_kohya(case: Case, name: str) -> int:
         return rehearsed_of_simpletuner(case, name)
     asked, of = asked_of(case), case.sizes.of_kohya
     assert of is not None
-    published = OF[name].configs[-1] if name.endswith("/Flux2") else {}
+    published = OF[name].configs[-1 if name.endswith("/Flux2") else 0]
     counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=True)}
     trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
@@ -282,7 +299,50 @@ def rehearsed_of_kohya(case: Case, name: str) -> int:
     step = Step(
         name, {**published, **counts}, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made
     )
+    if case.recipe.offload.activations:
+        assert made is not None
+        step = replace(step, own=replace(made, build=partial(_waiting, made.build)))
     return run_step(step).peak
+
+
+def _waiting(build: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any]) -> Any:
+    """A model of musubi-tuner whose blocks leave what they computed in host memory, where it is not counted."""
+    model = build(config)
+    utils = import_module("musubi_tuner.utils.model_utils")
+    for name, moves in (("to_cpu", _Gone), ("to_device", _Here)):
+        setattr(utils, name, partial(_moved, moves))
+    model.enable_gradient_checkpointing = partial(model.enable_gradient_checkpointing, True)
+    return model
+
+
+def _moved(moves: Any, given: Any, *device: Any) -> Any:
+    return tree_map(lambda one: moves.apply(one) if isinstance(one, Tensor) and one.dim() else one, given)
+
+
+def _away(like: Tensor) -> Tensor:
+    return torch.empty(1, dtype=like.dtype, device="meta").expand(like.shape)
+
+
+class _Gone(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        return _away(given)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
+
+
+class _Here(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        is_here = given.untyped_storage().nbytes() >= given.numel() * given.element_size()
+        ctx.is_here = is_here
+        return given.view_as(given) if is_here else torch.empty(given.shape, dtype=given.dtype, device="meta")
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient if ctx.is_here else _away(gradient)
 
 
 def _encoders(architecture: str) -> dict[str, Component]:

@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_map
 from zdoctor.doctor.configs.words import words
 
 _HALF = words("linear conv1d conv2d conv3d matmul __matmul__ mm bmm addmm baddbmm einsum prelu")
+# in the widest type that they are given
+_WIDEST = words("addcmul addcdiv")
 _WHOLE = words(
     """
     layer_norm group_norm rms_norm exp log pow __pow__ rsqrt reciprocal softmax log_softmax sum prod norm cumsum
@@ -27,19 +29,22 @@ _WHOLE = words(
 
 
 class Autocast(TorchFunctionMode):
-    """What autocast does, but where a class turns it off."""
+    """What autocast does, but where a class turns it off, or to another type."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.enabled = True
+        self.enabled, self.dtype = True, torch.bfloat16
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        kwargs = kwargs or {}
         if self.enabled and name in _HALF:
-            args, kwargs = tree_map(self._half, (args, kwargs or {}))
-        elif self.enabled and name in _WHOLE:
-            args, kwargs = tree_map(_whole, (args, kwargs or {}))
-        return func(*args, **(kwargs or {}))
+            args, kwargs = tree_map(self._half, (args, kwargs))
+        elif self.enabled and (name in _WHOLE or (name in _WIDEST and _is_mixed(args))):
+            args, kwargs = tree_map(_whole, (args, kwargs))
+        elif name == "tensor" and kwargs.get("dtype") == torch.long:  # sizes, which a class reads back
+            kwargs = {"device": "cpu", **kwargs}
+        return func(*args, **kwargs)
 
     def computes(self, run: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """What `run` gives, computed with autocast."""
@@ -51,18 +56,25 @@ class Autocast(TorchFunctionMode):
         return lambda *given, **named: kernel(*tree_map(self._half, given), **tree_map(self._half, named))
 
     @contextmanager
-    def turned(self, *how: Any, enabled: bool = True, **named: Any) -> Iterator[None]:
+    def turned(
+        self, *how: Any, enabled: bool = True, dtype: torch.dtype = torch.bfloat16, **named: Any
+    ) -> Iterator[None]:
         """In place of torch.autocast where a class says it."""
-        before, self.enabled = self.enabled, enabled
+        before = self.enabled, self.dtype
+        self.enabled, self.dtype = enabled, dtype
         try:
             yield
         finally:
-            self.enabled = before
+            self.enabled, self.dtype = before
 
     def _half(self, value: Any) -> Any:
-        is_other = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.bfloat16
-        return value.to(torch.bfloat16) if self.enabled and is_other else value
+        is_other = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != self.dtype
+        return value.to(self.dtype) if self.enabled and is_other else value
 
 
 def _whole(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value
+
+
+def _is_mixed(args: Any) -> bool:
+    return len({value.dtype for value in args if isinstance(value, Tensor)}) > 1

@@ -12,7 +12,9 @@ from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
+
+import torch
 
 from zdoctor.maintenance.classes import Source
 from zdoctor.maintenance.remembering import lifted, plain
@@ -24,7 +26,7 @@ class Keywords:
     """A class that is built from keyword arguments, or from one object that is: of diffusers, or a trainer's own."""
 
     def __init__(self, source: Source) -> None:
-        module = _module(source.module) if source.trainer else importlib.import_module(source.module)
+        module = module_of(source.module) if source.trainer else importlib.import_module(source.module)
         self.kind: Any = getattr(module, source.kind or source.name)
         self.made_of: Any = getattr(module, source.made_of) if source.made_of else None
         parameters = inspect.signature(self.made_of or self.kind.__init__).parameters.values()
@@ -39,17 +41,23 @@ class Keywords:
         return self.kind(self.made_of(**given)) if self.made_of else self.kind(**given)
 
 
-def _module(name: str) -> Any:
-    """A module of a checkout: packages above it are not run, and what only its computing takes need not be there."""
+def module_of(name: str) -> Any:
+    """A module of a checkout: packages above it are not run, and what only its computing takes need not be there.
+
+    Nor need a card, which a default may name.
+    """
     above = name.split(".")[:-1]
     for end in range(1, len(above) + 1):
         package = ".".join(above[:end])
         places = [str(place) for path in sys.path if (place := Path(path, *above[:end])).is_dir()]
         sys.modules.setdefault(package, ModuleType(package)).__path__ = places
-    with suppress(ImportError):
+    with patch.object(torch.cuda, "current_device", lambda: 0):
+        with suppress(ImportError):
+            return importlib.import_module(name)
+        importlib.import_module("transformers")  # which looks for torchvision, once
+        for other in ("einops", "torchvision", "torchvision.transforms"):
+            sys.modules.setdefault(other, Mock(__spec__=None))
         return importlib.import_module(name)
-    sys.modules["einops"] = Mock(__spec__=None)
-    return importlib.import_module(name)
 
 
 class Transformers:

@@ -20,7 +20,16 @@ from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
-from zdoctor.doctor.families.models.wan import WAN22_5B
+from zdoctor.doctor.families.models.wan import (
+    WAN22_5B,
+    WAN_14B,
+    WAN_BOTH_ENDS,
+    WAN_CLIP,
+    WAN_SEEING,
+    WAN_SEEING_22,
+    WAN_T5,
+    WAN_VAE,
+)
 from zdoctor.doctor.families.qwen_image.record import QWEN_IMAGE
 
 
@@ -73,6 +82,10 @@ def _of_ai_toolkit(name: str, module: str, *configs: Mapping[str, Any], kind: st
     return Source(
         name, f"extensions_built_in.diffusion_models.{module}", configs or ({},), _AI_TOOLKIT, kind or name, made_of
     )
+
+
+def _of_musubi(name: str, module: str, *configs: Mapping[str, Any], kind: str = "", made_of: str = "") -> Source:
+    return Source(name, f"musubi_tuner.{module}", configs or ({},), "musubi-tuner 30c658c4", kind or name, made_of)
 
 
 CLASSES = (
@@ -146,4 +159,8 @@ CLASSES = (
     ),
     _of_ai_toolkit("OmniGen2Transformer2DModel", "omnigen2.src.models.transformers.transformer_omnigen2"),
     _of_ai_toolkit("BooguImageTransformer2DModel", "boogu_image.src.transformer"),
+    _of_musubi("WanModel", "wan.modules.model", WAN_14B, WAN_SEEING, WAN_SEEING_22, WAN_BOTH_ENDS),
+    _of_musubi("WanVAE_", "wan.modules.vae", WAN_VAE),
+    _of_musubi("T5Encoder", "wan.modules.t5", WAN_T5),
+    _of_musubi("XLMRobertaCLIP", "wan.modules.clip", WAN_CLIP),
 )

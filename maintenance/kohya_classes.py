@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
+from zdoctor.doctor.families.models.wan import WAN_1B, WAN_14B, WAN_22, WAN_SEEING, WAN_SEEING_22
 from zdoctor.doctor.train.rehearsal.inputs import Batch, Called
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.autocast import Autocast
+from zdoctor.maintenance.builders import module_of
 
 WAYS = ("autocast", "autocast float8")
 AUTOCAST = Autocast()
@@ -231,6 +233,32 @@ def _of_flux2(model: Any, batch: Batch) -> dict[str, Any]:
     }
 
 
+def _wan(config: Mapping[str, Any]) -> Any:
+    """The clock of Wan 2.2 may be told to run as that of 2.1, of one time for all of a film."""
+    module = module_of("musubi_tuner.wan.modules.model")
+    sizes = {name: value for name, value in config.items() if name != "force_v2_1_time_embedding"}
+    model = module.WanModel(attn_mode="torch", **sizes)
+    model.set_time_embedding_v2_1(len(sizes) < len(config))
+    return model
+
+
+def _of_wan(model: Any, batch: Batch) -> dict[str, Any]:
+    """A model that sees pictures is given their latents beside the noise, Wan 2.1 what CLIP says of them, too."""
+    frames, height, width = batch.cells
+    model.text_len = batch.text
+    seen = model.in_dim - model.out_dim
+    film = (frames, 2 * height, 2 * width)
+    by_clip = seen and model.model_version == "2.1"
+    return {
+        "x": _given(model, batch.size, model.out_dim, *film),
+        "t": _half(batch),
+        "context": [_given(model, batch.text, model.text_dim) for _ in range(batch.size)],
+        "seq_len": frames * height * width,
+        "clip_fea": _given(model, batch.size, 257, 1280) if by_clip else None,
+        "y": _given(model, batch.size, seen, *film) if seen else None,
+    }
+
+
 _DOUBLE_AND_SINGLE = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
 OF_KOHYA: Mapping[str, OfTrainer] = {
     "musubi-tuner/ZImageTransformer2DModel": OfTrainer(
@@ -250,9 +278,19 @@ OF_KOHYA: Mapping[str, OfTrainer] = {
         _of_qwen_image,
         {"transformer_blocks": "num_layers"},
         ({}, {"zero_cond_t": True}),
-        left_out=r"_mod\.",
     ),
     "musubi-tuner/Flux2": OfTrainer(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
+    "musubi-tuner/WanModel": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_14B, WAN_1B)),
+    "musubi-tuner/WanModelI2V": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_SEEING,)),
+    "musubi-tuner/WanModel2.2": OfTrainer(
+        _wan, _of_wan, {"blocks": "num_layers"}, (WAN_22, {**WAN_22, "force_v2_1_time_embedding": True})
+    ),
+    "musubi-tuner/WanModel2.2I2V": OfTrainer(
+        _wan,
+        _of_wan,
+        {"blocks": "num_layers"},
+        (WAN_SEEING_22, {**WAN_SEEING_22, "force_v2_1_time_embedding": True}),
+    ),
     "sd-scripts/Chroma": OfTrainer(_chroma, _of_chroma, _DOUBLE_AND_SINGLE),
     "sd-scripts/Flux": OfTrainer(_flux_of_sd_scripts, _of_flux, _DOUBLE_AND_SINGLE),
 }

@@ -184,7 +184,9 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     for part, weight in own:
         if weight.problem not in (None, "missing"):
             pickle = weight.problem == "pickle"
-            if pickle and not opened_by(run).name:
+            of_trainer = opened_by(run).kohya.get(run.trainer)
+            published = of_trainer is not None and part.name in of_trainer.pickled
+            if pickle and (published or not opened_by(run).name):
                 continue  # many are published so, and no other rule would look into it
             yield found(
                 run.where(part.key),

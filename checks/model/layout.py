@@ -154,7 +154,8 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
         by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
         head = part.name == "text_encoder" and beyond == ["lm_head.weight"]
-        if by_kohya is not None and by_kohya.strict and beyond and not foreign(part) and not head:
+        strict = by_kohya is not None and by_kohya.strict and part.name not in by_kohya.spare
+        if strict and beyond and not foreign(part) and not head:
             yield _too_many(run, part, beyond, "it", {"component": part.name})
     elif beyond and part.strict and not run.by_runner:
         more = {"component": part.name, "folder": part.folder, **_conversion(run, part)}

@@ -46,7 +46,7 @@ def registry(families: Iterable[Family]) -> dict[str, Family]:
 def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
     """Of families of one class the first one's."""
     found: dict[str, ModelClass] = {}
-    for kind in (*(family.transformer for family in families), *CLASSES):
+    for kind in (*(family.transformer for family in families), *wan.CLASSES, *CLASSES):
         if kind is not None:
             found.setdefault(kind.name, kind)
     return found

@@ -65,7 +65,11 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
             name,
             option,
             *kohya.classes.get(name, family.published.get(name, (family.class_name, config))),
-            when="sample_prompts" if kohya.samples_only and name != "transformer" else "",
+            when=option
+            if name in kohya.optional
+            else "sample_prompts"
+            if kohya.samples_only and name != "transformer"
+            else "",
             either=kohya.either_vae and name == "vae",
         )
         for name, option in kohya.files.items()

@@ -166,6 +166,8 @@ def _not_covered(run: Run) -> str:
     for qtype in (recipe.precision.quantization, of_encoder):
         if qtype not in (None, "none") and qtype.partition("|")[0] not in QUANTIZED:
             return f"the size of weights quantized as {qtype} is not known"
+    if any(dataset.frames == 0 for dataset in recipe.datasets):
+        return "how long the films are is read from them, which are not opened"
     if recipe.offload.other and not run.by_runner:  # which has no such option
         return f"what {recipe.offload.other} moves between card and host while it trains is not predicted"
     return ""

@@ -71,7 +71,19 @@ class Case:
 
     @cached_property
     def trained(self) -> int:
-        return self.sizes.figures.experts * trained_on(self.sizes, self.recipe.network)
+        return self.networks * trained_on(self.sizes, self.recipe.network)
+
+    @property
+    def experts(self) -> int:
+        """How many transformers are trained."""
+        if self.sizes.of_kohya is None:
+            return self.sizes.figures.experts
+        return 1 + ("transformer_2" in self.recipe.sources)
+
+    @property
+    def networks(self) -> int:
+        """How many LoRAs there are: kohya's trainers have one for all experts."""
+        return self.experts if self.sizes.of_kohya is None else 1
 
     @property
     def of_lora(self) -> int:
@@ -110,16 +122,23 @@ class Case:
     @cached_property
     def tokens(self) -> tuple[int, int]:
         """(image, text) tokens of the largest picture or film; a control image has as many as its picture."""
-        figures, image = self.sizes.figures, max(self.tokens_of(*picture) for picture in self.pictures)
+        figures, image = self.sizes.figures, self.cells(*self.largest)
         of = self.sizes.of_kohya or figures
         cut = any(d.control_buckets is not None and not d.control_buckets.width for d in self.recipe.datasets)
         own = of.control_pixels if not (cut or self.recipe.controls_match) else 0
         control = own // figures.pixels**2 or image
         text = _up(self.caption + self.controls * figures.control_text, figures.padding)
-        image = (
-            image * self.frames(max((d.frames for d in self.recipe.datasets), default=1)) + self.controls * control
-        )
+        image += self.controls * control
         return image, _up(image + text, figures.together) - image
+
+    @cached_property
+    def largest(self) -> tuple[int, int, int]:
+        """(width, height, frames) of what most tokens are made of."""
+        return max(films(self.run, self.datasets), key=lambda film: self.cells(*film))
+
+    def cells(self, width: int, height: int, frames: int) -> int:
+        """Tokens of a film, or of a picture."""
+        return self.tokens_of(width, height) * self.frames(frames)
 
     @property
     def caption(self) -> int:
@@ -231,7 +250,8 @@ class Case:
             again=again,
             interval=max(1, recipe.offload.interval),
             segment=max(1, recipe.offload.segment),
-            grown=self.of_lora * self.trained // sizes.figures.experts,
+            grown=self.of_lora * self.trained // self.networks,
+            moved=recipe.offload.activations and sizes.of_kohya is not None and sizes.of_kohya.offloads,
         )
         # those of the pictures before, or zeros
         if recipe.gradient_accumulation > 1 or trainer_of(self.run.trainer).keeps_gradients:
@@ -261,7 +281,12 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
 
     ai-toolkit enlarges no picture by more than a part of a step; kohya's trainers do.
     """
-    found: list[tuple[int, int]] = []
+    return [(width, height) for width, height, _ in films(run, datasets)]
+
+
+def films(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int, int]]:
+    """As `buckets`, with the frames of each."""
+    found: list[tuple[int, int, int]] = []
     read = {folder.key: folder for folder in datasets}
     for dataset in run.recipe.datasets:
         folder = read.get(dataset.key)
@@ -269,8 +294,8 @@ def buckets(run: Run, datasets: Sequence[DatasetFolder]) -> list[tuple[int, int]
         pictures = [(image.width, image.height) for image in read_whole if dataset.takes(image.width, image.height)]
         for how in (dataset.buckets_at(resolution) for resolution in dataset.resolutions or (512,)):
             sizes = [bucket_size(how, *size) for size in pictures]
-            found.append(max(sizes, key=prod, default=(how.width, how.height)))
-    return found or [(512, 512)]
+            found.append((*max(sizes, key=prod, default=(how.width, how.height)), dataset.frames))
+    return found or [(512, 512, 1)]
 
 
 def _up(tokens: int, padding: int) -> int:

@@ -57,7 +57,14 @@ def fitting(case: Case, free: int, host_free: int) -> list[Alternative]:
 
 
 def _of_resolution(case: Case, pixels: int) -> Case:
-    datasets = tuple(replace(dataset, resolutions=(pixels,)) for dataset in case.recipe.datasets)
+    datasets = tuple(
+        replace(
+            dataset,
+            resolutions=(pixels,),
+            buckets=None if dataset.buckets is None else dataset.buckets._replace(width=pixels, height=pixels),
+        )
+        for dataset in case.recipe.datasets
+    )
     return case.with_recipe(datasets=datasets)
 
 

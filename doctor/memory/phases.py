@@ -66,7 +66,7 @@ def host_phases_of(case: Case) -> dict[str, int]:
         return {}
     if case.run.by_runner:
         return {LOADING: host_peak(case)}
-    others = case.sizes.figures.experts - 1 if case.recipe.offload.low_vram else 0
+    others = case.experts - 1 if case.recipe.offload.low_vram else 0
     waiting = int(offloaded_share(case.run) * case.blocks) + case.swapped + others * _weights_of(case)
     sizes = {LOADING: 0, OFFLOADING: waiting} if waiting else {LOADING: 0}
     if case.sizes.of_kohya:  # where their files are read to, and what of them stays, is not known
@@ -122,7 +122,12 @@ def _phases_of_files(case: Case) -> Iterator[Phase]:
     encode = int(sizes.encode * max(map(prod, case.pictures)) * case.width / 2)
     if not kohya.samples_only and cached:
         yield Phase("caching the latents", {**base, **vae, "encoding": encode})
-    held = {"transformer": case.here(_weights_of(case)), **case.network}
+    weights = case.here(_weights_of(case))
+    if whole is not None and whole.cast_whole and _is_cast(case):
+        before = case.width * (sizes.blocks + sizes.rest)
+        others = 0 if recipe.offload.low_vram else (case.experts - 1) * weights
+        yield Phase(LOADING, {**base, "transformer before it is cast": before, "transformer": weights + others})
+    held = {"transformer": (1 if recipe.offload.low_vram else case.experts) * weights, **case.network}
     if not recipe.cache_text_embeddings:
         held |= encoder
     if not cached:
@@ -134,6 +139,13 @@ def _phases_of_files(case: Case) -> Iterator[Phase]:
         of_vae = {"VAE": int(wide * case.width * sizes.vae)}
         most = max(case.drawing(1), decode)
         yield Phase("drawing samples", {**base, **held, **of_vae, "drawing or decoding": most})
+
+
+def _is_cast(case: Case) -> bool:
+    """Whether the transformer is read onto the card in 16 bits, to be cast there."""
+    precision = case.recipe.precision
+    on_card = case.card is not None and case.recipe.offload.swapped < 1
+    return on_card and precision.quantization is not None and not precision.scaled and case.sizes.stored > 1
 
 
 def _phases_of_trainer(case: Case) -> Iterator[Phase]:

@@ -63,8 +63,8 @@ def asked_of(case: Case) -> Question:
     """The step of the largest picture or film, whoever's its class is."""
     recipe, family, figures = case.recipe, family_of(case.recipe.architecture), case.sizes.figures
     side = figures.pixels
-    width, height = max(case.pictures, key=lambda picture: case.tokens_of(*picture))
-    frames = case.frames(max((dataset.frames for dataset in recipe.datasets), default=1))
+    width, height, length = case.largest
+    frames = case.frames(length)
     image, text = case.tokens
     one_control = (image - frames * case.tokens_of(width, height)) // max(1, case.controls)
     return Question(

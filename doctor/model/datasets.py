@@ -52,7 +52,8 @@ class Dataset:
     picture's alpha channel, or the file of its name in `mask_folder`. `batches_of` names the datasets that share
     batches. A control image is brought to `control_buckets` (0 x 0: to the size of its picture), None: as the model's
     pipeline does it; with `numbered_controls` a picture has all that begin with its name ("cat.png", "cat_1.png").
-    Above 1 `frames` are those of the films that are in it in place of pictures.
+    Above 1 `frames` are those of the films that are in it in place of pictures; 0: it is
+    not known how many.
     """
 
     key: str

@@ -264,6 +264,7 @@ class Offload:
     Every `interval`-th block is computed again, or of as many the first `segment` together. `share` of the frozen
     blocks' weights waits in host memory, None: none of them; `swapped` is how many blocks change places with those on
     the card. `low_vram`: the parts of the model are loaded one after the other.
+    With `activations` what a block that is computed again was given waits in host memory.
     `other` is the option of a trainer that moves weights, or what blocks made, in a way of its own.
     """
 
@@ -274,6 +275,7 @@ class Offload:
     swapped: int = 0
     low_vram: bool = False
     compile: bool = False
+    activations: bool = False
     other: str = ""
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import autoencoder_kl, clip_text, latents, qwen3, t5, vision_language
+from . import autoencoder_kl, clip_text, latents, qwen3, t5, vision_language, wan_encoders
 
 # A file is taken for the first of these of which it has a mark.
 CLASSES = (
@@ -10,6 +10,7 @@ CLASSES = (
     *autoencoder_kl.CLASSES,
     *clip_text.CLASSES,
     *t5.CLASSES,
+    *wan_encoders.CLASSES,
     *qwen3.CLASSES,
     *vision_language.CLASSES,
 )

@@ -81,4 +81,5 @@ FLUX2_VAE: ModelClass = replace(
     other=lambda name: _flux2_name(original_name(name)),
 )
 FLUX2_AUTHORS_VAE: ModelClass = replace(mined_class("Flux2AutoEncoder", _TITLE, _MARKS), infer=_flux2_inferred)
-CLASSES = (QWEN_IMAGE_VAE, FLUX2_AUTHORS_VAE, FLUX2_VAE)
+WAN_VAE: ModelClass = mined_class("WanVAE_", "a VAE of Wan", ())  # told by no name: Qwen-Image's has the same
+CLASSES = (QWEN_IMAGE_VAE, WAN_VAE, FLUX2_AUTHORS_VAE, FLUX2_VAE)

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import CLIP_H, UMT5_XXL
-from ..record import Family, Fit, Loader, Memory, Origin
+from ..record import Family, Fit, Kohya, KohyaMemory, Loader, Memory, ModelConfig, Origin
 from ..record.blank import FILES_ALONE
+from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
 from . import original_names
 
@@ -50,6 +51,67 @@ _VAE_5B: Mapping[str, Any] = {
     "latents_mean": [0.0] * 48,
     "latents_std": [1.0] * 48,
 }
+# Wan's authors' own classes, as musubi-tuner 30c658c4 builds them: wan/configs, wan/modules/t5.py, wan/modules/vae.py
+WAN_14B: Mapping[str, Any] = {"dim": 5120, "ffn_dim": 13824, "num_heads": 40, "num_layers": 40}
+WAN_1B: Mapping[str, Any] = {"dim": 1536, "ffn_dim": 8960, "num_heads": 12, "num_layers": 30}
+WAN_SEEING: Mapping[str, Any] = {**WAN_14B, "model_type": "i2v", "in_dim": 36}
+WAN_22: Mapping[str, Any] = {**WAN_14B, "model_version": "2.2"}
+WAN_SEEING_22: Mapping[str, Any] = {**WAN_SEEING, "model_version": "2.2"}
+WAN_BOTH_ENDS: Mapping[str, Any] = {**WAN_SEEING, "model_type": "flf2v"}
+WAN_VAE: Mapping[str, Any] = {"dim": 96, "z_dim": 16, "temperal_downsample": [False, True, True]}
+WAN_T5: Mapping[str, Any] = {
+    "vocab": 256384,
+    "dim": 4096,
+    "dim_attn": 4096,
+    "dim_ffn": 10240,
+    "num_heads": 64,
+    "num_layers": 24,
+    "num_buckets": 32,
+    "shared_pos": False,
+}
+WAN_CLIP: Mapping[str, Any] = {
+    "embed_dim": 1024,
+    "image_size": 224,
+    "patch_size": 14,
+    "vision_dim": 1280,
+    "vision_heads": 16,
+    "vision_layers": 32,
+    "vocab_size": 250002,
+    "max_text_len": 514,
+    "type_size": 1,
+    "text_dim": 1024,
+    "text_heads": 16,
+    "text_layers": 24,
+}
+
+
+def _musubi(config: ModelConfig, steps: str, *more: str, blocks: int = 40) -> dict[str, Kohya]:
+    """Of musubi-tuner's script, which knows the model by its --task, with the options of `more` components."""
+    options = {"transformer_2": "dit_high_noise", "image_encoder": "clip"}
+    return {
+        "musubi-tuner": Kohya(
+            script="wan_train_network",
+            network_module="networks.lora_wan",
+            files={"transformer": "dit", "text_encoder": "t5", "vae": "vae", **{one: options[one] for one in more}},
+            blocks=blocks,
+            guidance=5.0,
+            cache="wan",
+            samples_only=True,
+            strict=True,
+            memory=KohyaMemory(f"musubi-tuner/{steps}", ("blocks",), of_the_last, cast_whole=True),
+            classes={
+                **dict.fromkeys(("transformer", "transformer_2"), ("WanModel", config)),
+                "text_encoder": ("T5Encoder", WAN_T5),
+                "vae": ("WanVAE_", WAN_VAE),
+                "image_encoder": ("XLMRobertaCLIP", WAN_CLIP),
+            },
+            optional=more,
+            pickled=("text_encoder", "vae", "image_encoder"),
+            spare=("vae",),
+        )
+    }
+
+
 _MEMORY = Memory(
     word="wan",
     config=lambda name: dict(_SMALL) if "1.3b" in name else {},
@@ -76,7 +138,18 @@ WAN21 = replace(
     base_version="wan21",
     blocks=("blocks",),
     quantized_blocks=("blocks",),
+    kohya=_musubi(WAN_14B, "WanModel"),
     repos={"t2v-1.3b": "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", "t2v-14b": "Wan-AI/Wan2.1-T2V-14B-Diffusers"},
+)
+# which ai-toolkit calls wan21, too
+WAN21_1B = replace(
+    WAN21,
+    name="wan21_1b",
+    title="Wan 2.1 1.3B",
+    loader=None,
+    memory=replace(_MEMORY, word="", config=lambda name: dict(_SMALL)),
+    kohya=_musubi(WAN_1B, "WanModel", blocks=30),
+    repos={},
 )
 WAN21_I2V = replace(
     WAN21,
@@ -89,6 +162,7 @@ WAN21_I2V = replace(
     fits=(Fit("vae", "z_dim", ("out_channels",), 16),),
     published={**WAN21.published, "image_encoder": ("CLIPVisionModel", CLIP_H)},
     memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_SEEING)),
+    kohya=_musubi(WAN_SEEING, "WanModelI2V", "image_encoder"),
     repos={
         "i2v-14b-480p": "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers",
         "i2v-14b-720p": "Wan-AI/Wan2.1-I2V-14B-720P-Diffusers",
@@ -100,6 +174,7 @@ WAN22_14B = replace(
     title="Wan 2.2",
     loader=_EXPERTS,
     memory=replace(_MEMORY, word="", config=lambda name: {}, experts=2),
+    kohya=_musubi(WAN_22, "WanModel2.2", "transformer_2"),
     base_version="wan22_14b",
     repos={"wan2.2-t2v": "ai-toolkit/Wan2.2-T2V-A14B-Diffusers-bf16"},
 )
@@ -109,6 +184,7 @@ WAN22_14B_I2V = replace(
     title="Wan 2.2 from pictures",
     fits=WAN21_I2V.fits,
     memory=replace(_MEMORY, word="", config=lambda name: {"in_channels": 36}, experts=2),
+    kohya=_musubi(WAN_SEEING_22, "WanModel2.2I2V", "transformer_2"),
     base_version="wan22_14b_i2v",
     repos={"wan2.2-i2v": "ai-toolkit/Wan2.2-I2V-A14B-Diffusers-bf16"},
 )
@@ -118,7 +194,10 @@ WAN22_5B = replace(
     title="Wan 2.2 5B",
     published={**WAN21.published, "vae": ("AutoencoderKLWan", _VAE_5B)},
     memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_5B), pixels=32, vae="AutoencoderKLWan2.2"),
+    kohya={},  # of which musubi-tuner has none
     base_version="wan22_5b",
     repos={"wan2.2-ti2v": "Wan-AI/Wan2.2-TI2V-5B-Diffusers"},
 )
-FAMILIES: tuple[Family, ...] = (WAN21, WAN21_I2V, WAN22_14B, WAN22_14B_I2V, WAN22_5B)
+# of which no record is the transformer
+CLASSES = (mined_class("WanModel", "a Wan transformer", ("head.modulation",)),)
+FAMILIES: tuple[Family, ...] = (WAN21, WAN21_1B, WAN21_I2V, WAN22_14B, WAN22_14B_I2V, WAN22_5B)

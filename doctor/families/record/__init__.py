@@ -273,7 +273,9 @@ class KohyaMemory:
     Their own class of the transformer was mined as `steps` (steps.py); `lists` are its lists of blocks in their
     order, and `swaps` says how many of each wait in host memory. `left_out` finds the Linears that get no LoRA,
     `unscaled` those that fp8_scaled leaves in 16 bits. `whole_vae` says that the VAE computes in 32 bits. Each
-    control image is of `control_pixels`, 0: as large as the picture.
+    control image is of `control_pixels`, 0: as large as the picture. With `offloads` what blocks that are computed
+    again are given may wait in host memory. A model to be cast to 8 bits without scales is `cast_whole`: all of it is
+    on the card before that, beside what it becomes.
     """
 
     steps: str
@@ -283,6 +285,8 @@ class KohyaMemory:
     unscaled: str = ""
     whole_vae: bool = False
     control_pixels: int = 0
+    offloads: bool = True
+    cast_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -295,8 +299,10 @@ class Kohya:
     are opened for samples alone, `either_vae` that the VAE's file may be in diffusers' layout, `strict` that a tensor
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
     of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured. `classes` are those of
-    components of which its files have others than what is published. `in_cells` says that its latents are cells of
-    2 x 2 already. Without `files` the whole model is one folder or file, and what is in it is not judged.
+    components of which its files have others than what is published. `optional` components are opened where they are
+    named, `pickled` ones published as pickles, and in `spare` ones a tensor too many does no harm. `in_cells` says that
+    its latents are cells of 2 x 2 already. Without `files` the whole model is one folder or file, and what is in it is
+    not judged.
     """
 
     script: str
@@ -313,6 +319,9 @@ class Kohya:
     memory: KohyaMemory | None = None
     classes: Mapping[str, tuple[str, ModelConfig]] = field(default_factory=dict)
     in_cells: bool = False
+    optional: tuple[str, ...] = ()
+    pickled: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -107,11 +107,13 @@ class Steps:
         interval: int,
         segment: int,
         grown: int,
+        moved: bool = False,
     ) -> tuple[int, int]:
         """Bytes of activations and of gradients at the highest of forward and backward.
 
         `lists` are those that backward goes through. `again`: of each `interval` blocks the first `segment` are
-        computed again, together. `grown` are the bytes of all gradients, which there are after backward.
+        computed again, together. `grown` are the bytes of all gradients, which there are after backward. With `moved`
+        what blocks that are computed again leave behind waits in host memory, but for that of the one that runs.
         """
         mined = self._rows(way, tokens)
         rows, before = mined["lists"], mined.get("before")
@@ -128,10 +130,11 @@ class Steps:
                 kept_whole = max(0, one.count - segments * segment)
                 highest += int((min(segment, one.count) - 1) * keep)
             after += one.share
-            first, later = left + carry, left + carry * segments + kept_whole * keep
+            waits = moved and carry < keep
+            first, later = left + carry, left + carry * (1 if waits else segments) + kept_whole * keep
             for there, share in ((later, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):
                 found.append((int(there + highest), int(grown * max(0.0, 1.0 - share))))
-            left = later
+            left = left if waits else later
         return max(found, key=sum, default=(0, 0))
 
     def _rows(self, way: str, tokens: Tokens) -> Any:

@@ -24,7 +24,7 @@ _ANY = 1 << 20  # pixels a side, which no picture has
 _SOURCES = {"alpha_mask": "alpha_mask", "mask_folder": "conditioning_data_dir"}
 
 
-def _resolution(musubi: bool, own: Written) -> tuple[int, int] | None:
+def resolution_of(musubi: bool, own: Written) -> tuple[int, int] | None:
     """Width and height; None where nothing that is one is written."""
     value = own.raw("resolution")
     if value is None and musubi:
@@ -43,7 +43,7 @@ def refused_sets(run: Run, w: Written) -> Iterator[Reason]:
     if other is not None and len({size for _, size in sizes}) > 1:
         yield other.key("batch_size"), "Datasets of different batch_size are not supported"
     for dataset, own in each:
-        size = _resolution(musubi, own)
+        size = resolution_of(musubi, own)
         if size is None:
             yield own.key("resolution"), "A dataset has no resolution"
         elif any(side % CELL or not side for side in size) and not own.flag("enable_bucket"):
@@ -95,7 +95,7 @@ def with_sets(run: Run, w: Written, folders: Folders) -> Run:
 
 def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
     musubi = run.trainer == "musubi-tuner"
-    width, height = _resolution(musubi, own) or (512, 512)
+    width, height = resolution_of(musubi, own) or (512, 512)
     of_file = re.match(r"datasets/\d+", dataset.key)  # the numbered folders are one dataset
     alpha, edits = own.flag("alpha_mask"), family_of(run.recipe.architecture).edits
     return replace(
@@ -109,7 +109,7 @@ def _as_trained(run: Run, dataset: Dataset, own: Written) -> Dataset:
         control_folders=dataset.controls if edits else (),
         control_buckets=_control_buckets(own) if edits and musubi else None,
         numbered_controls=edits is not None and edits.most > 1,
-        buckets=_buckets(run, own, width, height),
+        buckets=buckets_of(run.trainer, own, width, height),
         random_crop=own.flag("random_crop"),
         alpha_mask=alpha,
         mask_folder=None if alpha else own.text("conditioning_data_dir") or None,
@@ -153,8 +153,9 @@ def _drawn(own: Written) -> CaptionDraw | None:
     return None if draw == CaptionDraw(separator=draw.separator) else draw
 
 
-def _buckets(run: Run, own: Written, width: int, height: int) -> Buckets:
-    is_musubi = run.trainer == "musubi-tuner"
+def buckets_of(trainer: str, own: Written, width: int, height: int) -> Buckets:
+    """How a dataset of this resolution brings its pictures to their sizes."""
+    is_musubi = trainer == "musubi-tuner"
     if not own.flag("enable_bucket"):
         shrink_only = own.flag("random_crop")
         return Buckets(width, height, shrink_only=shrink_only, resampling="area", cut_first=not is_musubi)

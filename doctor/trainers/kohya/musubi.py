@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ...configs.reading import Beside, Reading
 from ...configs.written import Written
 from ...model import Config, Dataset
+from .datasets import buckets_of, resolution_of
 from .read import OfTrainer, keys_of, of_dataset, reading_of
 from .starts import Start
 
@@ -20,6 +21,14 @@ _QWEN_IMAGE = {
     "edit": "qwen_image_edit",
     "edit-2509": "qwen_image_edit_plus",
     "edit-2511": "qwen_image_edit_plus",
+}
+# by --task; of the others there is no record
+_WAN = {
+    **dict.fromkeys(("t2v-14B", "t2i-14B"), "wan21"),
+    "t2v-1.3B": "wan21_1b",
+    "i2v-14B": "wan21_i2v",
+    "t2v-A14B": "wan22_14b",
+    "i2v-A14B": "wan22_14b_i2v",
 }
 _MODULES = {
     "lora_zimage": "zimage",
@@ -61,7 +70,9 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "dtype": {"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
         "quantization": "float8" if w.flag("fp8_base") else None,
         "precision.scaled": w.flag("fp8_base") and w.flag("fp8_scaled"),
-        "offload.other": "gradient_checkpointing_cpu_offload" * w.flag("gradient_checkpointing_cpu_offload"),
+        "offload.activations": w.flag("gradient_checkpointing_cpu_offload"),
+        "offload.low_vram": w.flag("offload_inactive_dit"),
+        "sources": {"transformer_2": high_noise} if (high_noise := w.maybe("dit_high_noise")) else {},
         "text_encoder_quantization": "float8" if any(map(w.flag, _FP8_ENCODERS)) else None,
         "network_type": {"networks.loha": "loha", "networks.lokr": "lokr"}.get(w.text("network_module"), "lora"),
         "noise_scheduler": "flowmatch",
@@ -81,6 +92,9 @@ def _architecture(model: str, w: Written) -> str:
     if model == "flux_2":
         size = re.fullmatch(r"klein-(?:base-)?([49]b)", w.text("model_version"))
         return f"flux2_klein_{size[1]}" if size else "flux2"
+    if model == "wan":
+        task = w.text("task", default="t2v-14B")
+        return _WAN.get(task, f"wan_{task}")
     if model == "qwen_image":
         version = _qwen_version(w)
         return _QWEN_IMAGE.get(version, f"{model}_{version}")
@@ -103,14 +117,26 @@ def _dataset(w: Written, key: str) -> Dataset:
     alone, own = w.below(key), of_dataset("musubi-tuner", key, w)
     size = own.raw("resolution")
     sizes = size if isinstance(size, list) else [size]
+    width, height = resolution_of(True, own) or (960, 544)
     return Dataset(
         key=key,
         folder=alone.maybe("video_directory", "image_directory"),
         caption_extension=own.text("caption_extension"),
         resolutions=tuple(dict.fromkeys(s for s in sizes if isinstance(s, int) and not isinstance(s, bool)))
         or (960, 544),
+        buckets=buckets_of("musubi-tuner", own, width, height),
+        frames=_frames(own) if alone.maybe("video_directory", "video_jsonl_file") else 1,
         repeats=own.whole("num_repeats", default=1),
         cache_latents=True,
         cache_latents_to_disk=True,
         controls=(folder,) if (folder := alone.maybe("control_directory")) else (),
     )
+
+
+def _frames(own: Written) -> int:
+    """Of the longest film; 0 where each is taken as long as it is."""
+    if own.text("frame_extraction") == "full":
+        return 0
+    written = own.raw("target_frames")
+    every = written if isinstance(written, list) else [written]
+    return max((one for one in every if isinstance(one, int) and not isinstance(one, bool)), default=1)

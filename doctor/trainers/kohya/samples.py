@@ -14,6 +14,7 @@ from ...model import Problem, SamplePrompt
 _FLAGS = {
     "w": "width",
     "h": "height",
+    "f": "frame_count",
     "d": "seed",
     "s": "sample_steps",
     "g": "guidance_scale",
@@ -92,6 +93,7 @@ def _sample(table: Mapping[str, Any], trainer: str, architecture: str | None) ->
         height=int(number(side, "height")),
         seed=int(number(0, "seed")),
         steps=int(number(20, "sample_steps")),
+        frames=int(number(1, "frame_count")),
         guidance=guidance,
         negative=str(table.get("negative_prompt") or ""),
         control=control if isinstance(control, str) and control else None,
