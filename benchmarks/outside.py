@@ -126,8 +126,9 @@ SCRIPTS: Mapping[str, str] = {
     ),
     "fpack_train_network": (
         "--dit f.safetensors --vae v.safetensors --text_encoder1 l.safetensors --text_encoder2 c.safetensors "
-        "--image_encoder i.safetensors --dataset_config d.toml --sdpa --mixed_precision bf16 --optimizer_type adamw8bit "
-        "--gradient_checkpointing --network_module networks.lora_framepack --network_dim 32"
+        "--image_encoder i.safetensors --dataset_config d.toml --sdpa --mixed_precision bf16 "
+        "--optimizer_type adamw8bit --gradient_checkpointing --network_module networks.lora_framepack "
+        "--network_dim 32"
     ),
 }
 

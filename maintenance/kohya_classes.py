@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
+from zdoctor.doctor.families.models.hunyuan_video import HUNYUAN_VIDEO
+from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.wan import WAN_1B, WAN_14B, WAN_22, WAN_SEEING, WAN_SEEING_22
 from zdoctor.doctor.train.rehearsal.inputs import Batch, Called
 from zdoctor.doctor.train.rehearsal.step import Own
@@ -35,7 +37,8 @@ _again = checkpoint.checkpoint
 class OfTrainer:
     """A class: how it is built and called, its lists of blocks with what counts them, and its published configs.
 
-    `left_out` finds the Linears of blocks that get no LoRA. `ways` are those that a step may compute in.
+    `left_out` finds the Linears of blocks that get no LoRA; with `everywhere` those outside of blocks get one, too.
+    `ways` are those that a step may compute in.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
@@ -44,6 +47,7 @@ class OfTrainer:
     configs: tuple[Mapping[str, Any], ...] = ({},)
     left_out: str = ""
     ways: tuple[str, ...] = WAYS
+    everywhere: bool = False
 
 
 def own_of_kohya(of: OfTrainer, way: str) -> Own:
@@ -259,7 +263,51 @@ def _of_wan(model: Any, batch: Batch) -> dict[str, Any]:
     }
 
 
+def _krea2(config: Mapping[str, Any]) -> Any:
+    module = module_of("musubi_tuner.krea2.krea2_mmdit")
+    return module.SingleStreamDiT(module.SingleMMDiTConfig(**{**KREA2_CONFIG, **config}), attn_mode="torch")
+
+
+def _of_krea2(model: Any, batch: Batch) -> dict[str, Any]:
+    """How long a prompt is is read out of the mask."""
+    of, both = model.config, batch.image + batch.text
+    return {
+        "img": _given(model, batch.size, batch.image, of.channels * of.patch**2),
+        "context": _given(model, batch.size, batch.text, of.txtlayers, of.txtdim),
+        "t": _half(batch),
+        "pos": torch.zeros(batch.size, both, 3),
+        "mask": torch.ones(batch.size, both, dtype=torch.bool, device="cpu"),
+    }
+
+
+def _hunyuan_video(config: Mapping[str, Any], *, split: bool) -> Any:
+    """Without split_attn there is a mask of all pairs of tokens. Lengths are read from the mask: it has numbers."""
+    module = module_of("musubi_tuner.hunyuan_model.models")
+    module.get_cu_seqlens = lambda mask, image: torch.zeros(2 * mask.shape[0] + 1, device="cpu")
+    sizes = {**HUNYUAN_VIDEO, **config}
+    model = module.HYVideoDiffusionTransformer(attn_mode="torch", split_attn=split, **sizes)
+    refines = model.txt_in.forward
+    model.txt_in.forward = lambda x, t, mask: refines(x, t, torch.ones(mask.shape))
+    return model
+
+
+def _of_hunyuan_video(model: Any, batch: Batch) -> dict[str, Any]:
+    frames, height, width = batch.cells
+    return {
+        "x": _given(model, batch.size, model.in_channels, frames, 2 * height, 2 * width),
+        "t": _half(batch),
+        "text_states": torch.zeros(batch.size, batch.text, model.text_states_dim, dtype=torch.bfloat16),
+        "text_mask": torch.ones(batch.size, batch.text, dtype=torch.long, device="cpu"),
+        "text_states_2": torch.zeros(batch.size, model.text_states_dim_2, dtype=torch.bfloat16),
+        "freqs_cos": torch.zeros(batch.image, sum(model.rope_dim_list)),
+        "freqs_sin": torch.zeros(batch.image, sum(model.rope_dim_list)),
+        "guidance": _half(batch),
+        "return_dict": False,
+    }
+
+
 _DOUBLE_AND_SINGLE = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
+_MM_BLOCKS = {"double_blocks": "mm_double_blocks_depth", "single_blocks": "mm_single_blocks_depth"}
 OF_KOHYA: Mapping[str, OfTrainer] = {
     "musubi-tuner/ZImageTransformer2DModel": OfTrainer(
         _zimage,
@@ -280,6 +328,13 @@ OF_KOHYA: Mapping[str, OfTrainer] = {
         ({}, {"zero_cond_t": True}),
     ),
     "musubi-tuner/Flux2": OfTrainer(_flux2, _of_flux2, _DOUBLE_AND_SINGLE, ({}, KLEIN_4B_CONFIG, KLEIN_9B_CONFIG)),
+    "musubi-tuner/SingleStreamDiT": OfTrainer(_krea2, _of_krea2, {"blocks": "layers"}, everywhere=True),
+    "musubi-tuner/HYVideoDiffusionTransformer": OfTrainer(
+        partial(_hunyuan_video, split=False), _of_hunyuan_video, _MM_BLOCKS, left_out="img_mod|txt_mod|modulation"
+    ),
+    "musubi-tuner/HYVideoDiffusionTransformer, split": OfTrainer(
+        partial(_hunyuan_video, split=True), _of_hunyuan_video, _MM_BLOCKS, left_out="img_mod|txt_mod|modulation"
+    ),
     "musubi-tuner/WanModel": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_14B, WAN_1B)),
     "musubi-tuner/WanModelI2V": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_SEEING,)),
     "musubi-tuner/WanModel2.2": OfTrainer(

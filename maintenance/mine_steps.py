@@ -195,7 +195,7 @@ def _run(
         name,
         config,
         list(lists),
-        list(lists),
+        [WHOLE] if name in OF_TRAINERS and OF_TRAINERS[name].everywhere else list(lists),
         batch,
         network,
         way,

@@ -125,6 +125,11 @@ OF_MUSUBI: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "flux2": ("flux_2", {}),
     "flux2_klein_4b": ("flux_2", {"model_version": "klein-base-4b"}),
     "flux2_klein_9b": ("flux_2", {"model_version": "klein-9b"}),
+    "wan21": ("wan", {"task": "t2v-14B"}),
+    "wan21_1b": ("wan", {"task": "t2v-1.3B"}),
+    "wan21_i2v": ("wan", {"task": "i2v-14B"}),
+    "wan22_14b": ("wan", {"task": "t2v-A14B"}),
+    "wan22_14b_i2v": ("wan", {"task": "i2v-A14B"}),
 }
 
 
@@ -137,7 +142,7 @@ def musubi_command(architecture: str, options: Mapping[str, object]) -> str:
 @cache
 def musubi_shapes(architecture: str) -> Mapping[str, Shapes]:
     """What the files of a training by musubi-tuner hold, by their options."""
-    run = run_of(musubi_command(architecture, {"dit": "d.safetensors"}))
+    run = run_of(musubi_command(architecture, {"dit": "d.safetensors", "mixed_precision": "bf16"}))
     kinds = {part.option: (classes()[part.class_name], part.config) for part in part_files(run)}
     return {option: kind.by_kohya(config, (), False) for option, (kind, config) in kinds.items()}
 

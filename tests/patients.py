@@ -173,8 +173,8 @@ def damages(patient: Patient, loader: Loader) -> Iterator[tuple[str, Part, Damag
     """Everything that may be wrong with the files of a model; each must be found."""
     for part in patient.parts.values():
         strict = loader.origin(part.name).built is not None
-        kinds = {**_OF_FILE, **(_OF_STRICT if strict else {})}
-        if _scaled(dict(part.shapes)) == part.shapes:  # convolutions alone
+        kinds = {**OF_FILE, **(_OF_STRICT if strict else {})}
+        if scaled(dict(part.shapes)) == part.shapes:  # convolutions alone
             del kinds["scaled 8-bit weights"]
         for name, change in kinds.items():
             yield f"{part.name}: {name}", part, change
@@ -195,7 +195,7 @@ def _without(shapes: dict[str, tuple[int, ...]], *numbers: int) -> dict[str, tup
     return {name: shape for name, shape in shapes.items() if name not in gone}
 
 
-def _scaled(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def scaled(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     matrices = [name.removesuffix(".weight") for name, shape in shapes.items() if len(shape) == 2]
     return {**shapes, **{f"{name}.scale_weight": (1,) for name in matrices}}
 
@@ -205,7 +205,7 @@ def _reshaped(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return {**shapes, name: (shapes[name][0] + 8, *shapes[name][1:])}
 
 
-_OF_FILE: Mapping[str, Damage] = {
+OF_FILE: Mapping[str, Damage] = {
     "its first tensor is gone": _with(lambda shapes: _without(shapes, 0)),
     "a tensor in the middle is gone": _with(lambda shapes: _without(shapes, len(shapes) // 2)),
     "its last tensor is gone": _with(lambda shapes: _without(shapes, -1)),
@@ -213,7 +213,7 @@ _OF_FILE: Mapping[str, Damage] = {
     "names of another program": _with(lambda shapes: {f"stranger.{name}": shape for name, shape in shapes.items()}),
     "another model": _with(lambda shapes: {"lora_unet_x.lora_down.weight": (4, 8), "conv9.weight": (8, 8, 3, 3)}),
     "no tensors": _with(lambda shapes: {}),
-    "scaled 8-bit weights": _with(_scaled, "F8_E4M3"),
+    "scaled 8-bit weights": _with(scaled, "F8_E4M3"),
     "an empty file": lambda part: part.file.write_bytes(b""),
     "cut short": lambda part: part.file.open("r+b").truncate(part.file.stat().st_size - 10),
     "a web page": lambda part: part.file.write_text("<html>log in</html>"),

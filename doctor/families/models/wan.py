@@ -174,7 +174,7 @@ WAN22_14B = replace(
     title="Wan 2.2",
     loader=_EXPERTS,
     memory=replace(_MEMORY, word="", config=lambda name: {}, experts=2),
-    kohya=_musubi(WAN_22, "WanModel2.2", "transformer_2"),
+    kohya=_musubi(WAN_14B, "WanModel2.2", "transformer_2"),  # whose tensors are those of 2.1
     base_version="wan22_14b",
     repos={"wan2.2-t2v": "ai-toolkit/Wan2.2-T2V-A14B-Diffusers-bf16"},
 )

@@ -143,7 +143,8 @@ def built(step: Step) -> Any:
     model = build(step.config).train(step.own is not None and step.own.trains).requires_grad_(False)
     torch.set_default_dtype(torch.float32)
     every = {name: module for name, module in model.named_modules() if _is_linear(module)}
-    linears = {name: module for name, module in every.items() if is_within(f"{name}.weight", step.blocks)}
+    covered = (*step.blocks, *step.trained)
+    linears = {name: module for name, module in every.items() if is_within(f"{name}.weight", covered)}
     quantized = step.blocks if step.way == "float16" else step.quantized
     if WHOLE in quantized:
         quantized = family_with(step.class_name).quantized_blocks

@@ -12,10 +12,12 @@ import torch
 from zdoctor.checks.model.files import unreadable_weight_file
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
+from zdoctor.doctor.families import family_of
 from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests import part_files as made
+from zdoctor.tests.patients import OF_FILE, Part, scaled
 
 
 def said(run: Run, model: ModelFolder) -> list[Finding]:
@@ -129,6 +131,20 @@ MUSUBI: list[tuple[str, str, str, Callable[[Shapes], Shapes], int]] = [
     ("Klein in place of dev", "flux2", "dit", lambda s: made.musubi_shapes("flux2_klein_4b")["dit"], 1),
     ("4B in place of 9B", "flux2_klein_9b", "dit", lambda s: made.musubi_shapes("flux2_klein_4b")["dit"], 1),
     ("a VAE of Flux.1", "flux2_klein_4b", "vae", lambda s: made.ae(), 1),
+    ("ComfyUI's prefix, as 1.3B has it", "wan21_1b", "dit", prefixed, 0),
+    ("diffusers' names", "wan21", "dit", lambda s: made.of("WanTransformer3DModel", {}), 1),
+    ("one that sees pictures", "wan21", "dit", lambda s: made.musubi_shapes("wan21_i2v")["dit"], 1),
+    ("1.3B in place of 14B", "wan21", "dit", lambda s: made.musubi_shapes("wan21_1b")["dit"], 1),
+    (
+        "Wan 2.1 in place of 2.2",
+        "wan22_14b_i2v",
+        "dit_high_noise",
+        lambda s: made.musubi_shapes("wan21_i2v")["dit"],
+        1,
+    ),
+    ("ComfyUI's text encoder", "wan21", "t5", lambda s: made.t5xxl(), 1),
+    ("a tensor too many", "wan21", "vae", lambda s: {**s, "stranger.weight": (8,)}, 0),
+    ("a tensor too many", "wan21", "t5", lambda s: {**s, "stranger.weight": (8,)}, 1),
     ("a block lacks", "flux2_klein_4b", "dit", lambda s: made.without(s, "single_blocks.19."), 1),
 ]
 
@@ -139,7 +155,8 @@ def test_a_sound_model_of_musubi_tuner_is_silent(architecture: str) -> None:
         made.musubi_command(architecture, {**made.musubi_files(architecture), "sample_prompts": "p.txt"})
     )
     model = made.probed(run)
-    assert run.recipe.architecture == architecture and set(model.components) == {"transformer", "text_encoder", "vae"}
+    assert run.recipe.architecture == architecture
+    assert set(model.components) == set(family_of(architecture).kohya["musubi-tuner"].files)
     assert not said(run, model), [finding.text() for finding in said(run, model)]
 
 
@@ -154,6 +171,38 @@ def test_other_models_of_musubi_tuner(
     run = made.run_of(made.musubi_command(architecture, {**files, "sample_prompts": "p.txt"}))
     found = said(run, made.probed(run))
     assert min(len(found), 1) == count, [finding.text() for finding in found]
+
+
+OF_FILES_ALONE = [name for name in made.OF_MUSUBI if family_of(name).loader is None or name.startswith("wan")]
+
+
+@pytest.mark.parametrize("architecture", OF_FILES_ALONE)
+def test_every_damage_to_a_model_of_musubi_tuner_is_found(architecture: str, tmp_path: Path) -> None:
+    found = 0
+    for option, shapes in made.musubi_shapes(architecture).items():
+        part = Part(option, tmp_path, tmp_path / f"{option}.safetensors", "", shapes)
+        files = {**made.musubi_files(architecture), option: str(part.file), "sample_prompts": "p.txt"}
+        run = made.run_of(made.musubi_command(architecture, files))
+        kinds = {name: one for name, one in OF_FILE.items() if name != "no file"}  # which is another rule's
+        for name, damage in kinds.items():
+            if name == "scaled 8-bit weights" and scaled(dict(shapes)) == shapes:  # convolutions alone
+                continue
+            made.write(part.file, shapes)
+            damage(part)
+            assert said(run, made.probed(run)), (option, name)
+            found += 1
+    assert found >= 20
+
+
+def test_what_is_published_as_a_pickle_is_not_judged_and_not_warned_about(tmp_path: Path) -> None:
+    pickle = tmp_path / "Wan2.1_VAE.pth"
+    pickle.write_bytes(b"PK" + bytes(64))
+    files = {**made.musubi_files("wan21"), "vae": str(pickle), "sample_prompts": "p.txt"}
+    run = made.run_of(made.musubi_command("wan21", files))
+    model = made.probed(run)
+    assert not said(run, model)
+    with pytest.raises(Unestablished, match="vae: its weight files cannot be compared"):
+        list(missing_checkpoint_tensors(run, model))
 
 
 def test_shards_by_the_name_of_the_first(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from zdoctor.doctor.families.record.steps import mined_tables
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import HOST_BASE
 from zdoctor.doctor.memory.fitting import fitting
-from zdoctor.doctor.memory.phases import OFFLOADING
+from zdoctor.doctor.memory.phases import LOADING, OFFLOADING
 from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Unknown
+from zdoctor.doctor.model.buckets import Buckets
 from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.trainers.read import read_config
 
@@ -149,3 +150,64 @@ def test_every_class_that_a_record_names_was_mined() -> None:
         ways = [table["ways"] for table in tables]
         assert all(set(one) == {"autocast", "autocast float8"} for one in ways)
         assert all(tuple(way["one"]["lists"]) == memory.lists for one in ways for way in one.values())
+
+
+WAN = """accelerate launch --mixed_precision bf16 wan_train_network.py --mixed_precision bf16 --task {task} \\
+  --dit w.safetensors --dataset_config d.toml --sdpa --network_module networks.lora_wan --network_dim 32 \\
+  --fp8_base --fp8_scaled --gradient_checkpointing --output_dir o --output_name n"""
+TWO = "--dit_high_noise h.safetensors"
+
+
+def of_wan(task: str, options: str = "", frames: int = 25) -> Memory | Unknown:
+    run = read_config("t.sh", f"{WAN.format(task=task)} {options}".encode(), {}).runs[0]
+    how = Buckets(832, 480)
+    dataset = Dataset("datasets/0", "/d", "txt", resolutions=(832,), buckets=how, frames=frames)
+    run = replace(run, recipe=replace(run.recipe, datasets=(dataset,)))
+    return predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+
+
+def step_of_wan(task: str, options: str = "", frames: int = 25) -> dict[str, int]:
+    memory = of_wan(task, options, frames)
+    assert isinstance(memory, Memory), memory
+    return dict(next(phase for phase in memory.phases if phase.name == STEP).items)
+
+
+def test_films_hold_as_many_tokens_as_their_frames_have() -> None:
+    """Four frames after the first make one more of latents; blocks are given 5120 numbers a token in 16 bits."""
+    one, film = (step_of_wan("t2v-14B", frames=frames)["activations"] for frames in (1, 25))
+    assert film - one > 40 * 6 * 52 * 30 * 5120 * 2
+    assert one == step_of_wan("t2v-14B", frames=4)["activations"]
+
+
+def test_films_that_are_taken_as_long_as_they_are_are_not_guessed() -> None:
+    told = of_wan("t2v-14B", frames=0)
+    assert isinstance(told, Unknown) and "how long" in told.reason
+
+
+def test_wan_2_2_is_told_the_time_of_each_token() -> None:
+    """Six vectors in 32 bits for a token, unless the trainer is told to do as for 2.1."""
+    first, second = (step_of_wan(task)["activations"] for task in ("t2v-14B", "t2v-A14B"))
+    assert second - first > 7 * 52 * 30 * 6 * 5120 * 4
+
+
+def test_what_blocks_were_given_may_wait_in_host_memory() -> None:
+    here, away = (step_of_wan("t2v-14B", more) for more in ("", "--gradient_checkpointing_cpu_offload"))
+    assert here["activations"] - away["activations"] > 35 * 7 * 52 * 30 * 5120 * 2
+
+
+def test_the_other_expert_is_on_the_card_unless_it_is_offloaded() -> None:
+    one, two, away = (step_of_wan("t2v-A14B", more) for more in ("", TWO, f"{TWO} --offload_inactive_dit"))
+    assert two["transformer"] == 2 * one["transformer"] and away["transformer"] == one["transformer"]
+    assert two["LoRA weights"] == one["LoRA weights"]  # which both have in common
+    some = of_wan("t2v-A14B", f"{TWO} --offload_inactive_dit")
+    assert isinstance(some, Memory) and some.host_phases[OFFLOADING] > one["transformer"]
+
+
+def test_wan_is_cast_to_eight_bits_on_the_card_beside_what_was_read() -> None:
+    """load_wan_model still holds what it read while the model is cast; with scales each is made as it is read."""
+    run = read_config("t.sh", WAN.format(task="t2v-14B").replace(" --fp8_scaled", "").encode(), {}).runs[0]
+    memory = predict(run, ModelFolder("w.safetensors", "absent", None), (), SYSTEM, (CARD,))
+    assert isinstance(memory, Memory) and memory.peak.name == LOADING
+    assert 39 < memory.peak.total / GIB < 43
+    scaled = of_wan("t2v-14B", frames=1)
+    assert isinstance(scaled, Memory) and [phase.name for phase in scaled.phases] == [STEP]
