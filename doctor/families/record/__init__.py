@@ -300,9 +300,9 @@ class Kohya:
     too many stops the run, `fused` that query, key and value have one LoRA, `mode` that a picture is the most likely
     of the VAE's latents, not a drawn one. Without `memory` what a step holds was not measured. `classes` are those of
     components of which its files have others than what is published. `optional` components are opened where they are
-    named, `pickled` ones published as pickles, and in `spare` ones a tensor too many does no harm. `in_cells` says that
-    its latents are cells of 2 x 2 already. Without `files` the whole model is one folder or file, and what is in it is
-    not judged.
+    named, `pickled` ones published as pickles, and in `spare` ones a tensor too many does no harm. `in_cells` says
+    that its latents are cells of 2 x 2 already. Without `files` the whole model is one folder or file, and what is in
+    it is not judged.
     """
 
     script: str
