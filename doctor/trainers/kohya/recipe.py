@@ -182,7 +182,8 @@ def differences(run: Run, w: Written) -> Iterator[str]:
     recipe = run.recipe
     musubi = run.trainer == "musubi-tuner"
     family = family_of(recipe.architecture)
-    fused = "covers query, key and value each on its own, and " if family.kohya[run.trainer].fused else ""
+    of_trainer = family.kohya.get(run.trainer)  # of a version that does not exist there is none
+    fused = "covers query, key and value each on its own, and " if of_trainer is not None and of_trainer.fused else ""
     yield f"all files of the run lie in {joined(run.output_folder or '', run.name)}"
     if not of_unet(run):  # whose names and alphas are kohya's
         yield f"the LoRA {fused}has names that diffusers and ComfyUI read, with alpha in its weights"

@@ -43,7 +43,7 @@ config:
       model: {name_or_path: base.safetensors, arch: ARCHITECTURE}
 """
 MUSUBI = """\
-accelerate launch --mixed_precision bf16 wan_train_network.py --task t2v-1.3B --dit base.safetensors --sdpa \\
+accelerate launch --mixed_precision bf16 wan_train_network.py --task flf2v-14B --dit base.safetensors --sdpa \\
   --dataset_config data.toml --optimizer_type AdamW8bit --learning_rate 1e-4 --network_module networks.lora_wan \\
   --mixed_precision bf16 --output_dir output --output_name lora --max_train_steps 100
 """
@@ -98,7 +98,7 @@ BACKEND = [
 FAMILIES = {
     "ai-toolkit Mage-Flow": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "mageflow"), "", "", "mageflow"),
     "ai-toolkit MiniMax": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "minimax_h3"), "", "", "minimax_h3"),
-    "musubi-tuner Wan": ("train.sh", MUSUBI, "data.toml", MUSUBI_DATA, "wan"),
+    "musubi-tuner Wan": ("train.sh", MUSUBI, "data.toml", MUSUBI_DATA, "wan_flf2v-14B"),
     "sd-scripts SDXL": ("train.sh", SDXL, "data.toml", SDXL_DATA, "sdxl"),
     "SimpleTuner Wan": ("config.json", SIMPLETUNER, "backend.json", json.dumps(BACKEND), "wan"),
 }

@@ -142,6 +142,7 @@ def test_torch_is_left_as_it_was() -> None:
 
 
 _ALIKE = (
+    {"AutoencoderKLQwenImage", "WanVAE_"},  # as both have it in files
     {"AutoencoderKLQwenImage", "AutoencoderKLWan"},  # they differ in their config alone
     {"Flux2AutoEncoder", "Flux2AutoEncoderSmall"},  # and these in widths
     *({"AutoencoderKLFlux2", name} for name in ("Flux2AutoEncoder", "Flux2AutoEncoderSmall")),  # of one model
