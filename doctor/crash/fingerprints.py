@@ -6,6 +6,7 @@ and ends in + where it goes on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 _ON = "+"
@@ -29,6 +30,14 @@ class Message:
     def __init__(self, text: str) -> None:
         self.bytes = text.encode()
         self.places: dict[int, dict[int, list[int]]] = {}
+        self.heads: dict[int, str] = {}
+
+    def begins(self, sizes: Iterable[int]) -> list[str]:
+        """What the first parts of these sizes are in the fingerprint of a text that it begins with."""
+        for size in sizes:
+            if size not in self.heads:
+                self.heads[size] = f"{size}.{crc32(self.bytes[:size]):x}" if size else ""
+        return [self.heads[size] for size in sizes if size <= len(self.bytes)]
 
     def fits(self, fingerprint: str, *, from_start: bool, cut: bool = False) -> bool:
         """Whether the message is a text with this fingerprint; `from_start`: one that begins with a value is none,
@@ -71,6 +80,12 @@ class Message:
             for at in range(len(self.bytes) - count + 1):
                 found.setdefault(crc32(self.bytes[at : at + count]), []).append(at)
         return next((at + count for at in self.places[count].get(wanted, ()) if at >= start), -1)
+
+
+def first_of(fingerprint: str) -> tuple[int, str]:
+    """The size of the first part, and that part."""
+    part = fingerprint.rstrip(_ON).partition(",")[0]
+    return _read(part)[0], part
 
 
 def _read(part: str) -> tuple[int, int]:

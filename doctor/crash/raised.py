@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..model.crashes import Failure, Frame, Known
-from .fingerprints import Message, length
+from .fingerprints import Message, first_of, length
 from .owners import TRAINERS, owner
 from .versions import INSTALLED_AS, source_of
 
 MOST_PACKAGES = 3  # trainers copy from each other; what more of them say is anybody's
 RAISED = Path(__file__).with_name("raised")
+# A frame that raises what another process or thread has raised.
+_HANDED_ON = re.compile(r"raise (?:self\._(?:value|exception)|exception|exc|value|e)\b(?!\()")
 # Whose logger writes it.
 _LOGGER = re.compile(r"^[\w.]+:(?=\w)")
 # What Python itself says, and packages after it where they compute what an object has.
@@ -87,9 +89,12 @@ def _said(failure: Failure) -> Known | None:
     if _PYTHONS.search(message):
         return None
     frame = failure.frames[-1] if failure.frames else None
+    if frame is not None and _HANDED_ON.search(frame.code):
+        frame = None
+    named = failure.name != "Said"
     packages = _packages() if frame is None else [name for name in (owner(frame),) if name in _packages()]
     held = Message(message)
-    every = [one for package in packages for one in _texts(package)]
+    every = [one for package in packages for one in _beginning(package, held, framed=frame is not None or named)]
     found = [one for one in every if one.fits(failure, held, framed=frame is not None, cut=False)]
     found = found or [one for one in every if one.fits(failure, held, framed=frame is not None, cut=True)]
     found = [one for one in found if one.package not in TRAINERS] or found  # which copy what libraries have
@@ -244,6 +249,27 @@ def _raised(
 @cache
 def _texts(package: str) -> tuple[Raised, ...]:
     return tuple(_raised(package, file, *row) for file, rows in document(package)["files"].items() for row in rows)
+
+
+@cache
+def _by_first(package: str) -> tuple[tuple[int, ...], dict[str, list[Raised]]]:
+    """The texts by the first part of their fingerprints, and which sizes these have."""
+    found: dict[str, list[Raised]] = {}
+    sizes: set[int] = set()
+    for one in _texts(package):
+        size, part = first_of(one.fingerprint)
+        sizes.add(size)
+        found.setdefault(part, []).append(one)
+    return tuple(sorted(sizes)), found
+
+
+def _beginning(package: str, message: Message, *, framed: bool) -> Iterator[Raised]:
+    """The texts that the message may be; those that begin with a value only where it is known to be an "
+    "exception's."""
+    sizes, texts = _by_first(package)
+    for part in message.begins(sizes):
+        if part or framed:
+            yield from texts.get(part, ())
 
 
 @cache
