@@ -35,6 +35,7 @@ _SMALL, _LARGE = (
     {"resolution": 512, "resolution_type": "pixel"},
     {"resolution": 1024, "resolution_type": "pixel_area"},
 )
+_ONE = {"train_batch_size": 1}
 _LOKR = {
     "algo": "lokr",
     "bypass_mode": True,
@@ -108,6 +109,24 @@ EXAMPLES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "fuse_qkv_projections": True,
         },
         _SMALL,
+    ),
+    "hidream.peft-lora": (
+        {"model_family": "hidream", "model_flavour": "full", "lora_rank": 128, "optimizer": "optimi-lion", **_ONE},
+        _SMALL,
+    ),
+    "boogu-image-v0.1.peft-lora": (
+        {
+            "model_family": "boogu_image",
+            "model_flavour": "v0.1-base",
+            "lora_rank": 16,
+            "optimizer": "adamw_bf16",
+            **_ONE,
+        },
+        _LARGE,
+    ),
+    "ideogram-fp8.peft-lora": (
+        {"model_family": "ideogram", "model_flavour": "fp8", "lora_rank": 32, "optimizer": "optimi-lion", **_ONE},
+        _LARGE,
     ),
 }
 # what the pages of kohya's trainers say of all their points, or what their readers leave out; the edge of a picture

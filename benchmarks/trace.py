@@ -49,6 +49,7 @@ from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step
 from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
 from zdoctor.doctor.trainers.read import Found, read_config
+from zdoctor.maintenance.native_meta import use_native_meta
 from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
 from zdoctor.maintenance.of_trainers import own_of_trainer
 from zdoctor.maintenance.trainer_classes import own
@@ -390,4 +391,5 @@ if __name__ == "__main__":
         place = words.index("--source")
         sys.path.insert(0, words[place + 1])
         del words[place : place + 2]
+    use_native_meta()
     main([word for word in words if word != "full"], full="full" in words)

@@ -19,6 +19,7 @@ from zdoctor.doctor.families.components.published import (
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
+from zdoctor.doctor.families.models.sd3 import LARGE as SD35_LARGE
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import (
     WAN22_5B,
@@ -56,7 +57,6 @@ _KLEIN_4B = {
     "num_attention_heads": 24,
     "joint_attention_dim": 7680,
 }
-_SD35_LARGE = {"num_layers": 38, "num_attention_heads": 38, "caption_projection_dim": 2432, "pos_embed_max_size": 192}
 # What ai-toolkit writes into its source (chroma/src/model.py).
 _CHROMA = {
     "in_channels": 64,
@@ -103,7 +103,7 @@ CLASSES = (
         ({}, {"image_dim": 1280, "added_kv_proj_dim": 5120, "in_channels": 36}),
     ),
     Source("LTX2VideoTransformer3DModel", "diffusers"),
-    Source("SD3Transformer2DModel", "diffusers", ({}, {**_SD35_LARGE, "qk_norm": "rms_norm"})),
+    Source("SD3Transformer2DModel", "diffusers", ({}, SD35_LARGE)),
     Source("Lumina2Transformer2DModel", "diffusers", ({"cap_feat_dim": 2304, "axes_lens": (300, 512, 512)},)),
     Source(
         "CosmosTransformer3DModel",

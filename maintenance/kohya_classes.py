@@ -38,7 +38,8 @@ class OfTrainer:
     """A class: how it is built and called, its lists of blocks with what counts them, and its published configs.
 
     `left_out` finds the Linears of blocks that get no LoRA; with `everywhere` those outside of blocks get one, too.
-    `ways` are those that a step may compute in.
+    `ways` are those that a step may compute in. Blocks of the list `adapted` have another LoRA, which does not learn.
+    `unlike` is a key of a config by which blocks differ, with how many of them each of its values makes.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
@@ -48,6 +49,8 @@ class OfTrainer:
     left_out: str = ""
     ways: tuple[str, ...] = WAYS
     everywhere: bool = False
+    adapted: str = ""
+    unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ())
 
 
 def own_of_kohya(of: OfTrainer, way: str) -> Own:

@@ -1,11 +1,12 @@
 """Make doctor/families/record/held/ anew: what a training step holds, of every transformer that was mined.
 
-    python -m zdoctor.maintenance.mine_steps [CLASS ...] [--source CHECKOUT]
+    python -m zdoctor.maintenance.mine_steps [CLASS ...] [--source CHECKOUT] [--ways WAY,... [--table PLACE]]
 
 The real class of full width, with few blocks of each list and a LoRA on every Linear of them, makes a step on tensors
 without data (doctor/train/rehearsal), in pictures, prompts, batches and ranks of several sizes. What is held grows
 with each of these by an amount of its own: these amounts are solved for and written down. A class of ai-toolkit's own
-is taken from its checkout. A model without lists of equal blocks is taken whole.
+is taken from its checkout. A model without lists of equal blocks is taken whole. With --ways, of what the file holds
+only these are mined, with --table those of one of its configs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from zdoctor.doctor.families.components.autoencoder_kl import VAE
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
 from zdoctor.doctor.families.models.wan import WAN22_5B
 from zdoctor.doctor.families.record.mined import mined_class_of, mined_tensors
+from zdoctor.doctor.families.record.steps import FEW as FEW_TOKENS
 from zdoctor.doctor.families.record.steps import HELD, WHOLE, Tokens, terms
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model.recipe import Network
@@ -34,6 +36,7 @@ from zdoctor.doctor.train.rehearsal.step import WAYS, Step, rehearsed, rehearsed
 from zdoctor.doctor.train.rehearsal.watch import Held
 from zdoctor.maintenance.autocast import Autocast
 from zdoctor.maintenance.classes import CLASSES
+from zdoctor.maintenance.native_meta import use_native_meta
 from zdoctor.maintenance.of_trainers import OF_TRAINERS, own_of_trainer, shapes_of_trainer
 from zdoctor.maintenance.trainer_classes import own
 
@@ -107,6 +110,16 @@ SIZES = [
     ((16, 32), 512, 128),
     ((96, 64), 768, 32),
 ]
+# of prompts so short that two have fewer than 32 tokens
+OF_FEW = [
+    ((32, 32), 4, 16),
+    ((64, 64), 4, 16),
+    ((64, 64), 14, 16),
+    ((48, 64), 4, 128),
+    ((128, 128), 8, 4),
+    ((16, 32), 8, 128),
+    ((96, 64), 14, 32),
+]
 # of a UNet, whose prompts have so many tokens
 OF_UNET = [
     ((32, 32), 77, 16),
@@ -119,20 +132,50 @@ OF_UNET = [
 PICTURES = {"one": 1, "several": 2}
 
 
-def mined(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
+def mined(
+    name: str, published: Mapping[str, Any], lists: Mapping[str, str], asked: Sequence[str] = ()
+) -> dict[str, Any]:
     """The figures of one published config."""
     config = shallow(name, published, lists)
     if name in OF_TRAINERS:
-        ways: Sequence[str] = OF_TRAINERS[name].ways
-        shapes: Mapping[str, tuple[int, ...]] = shapes_of_trainer(name, config)
+        ways: Sequence[str] = asked or OF_TRAINERS[name].ways
     else:
         ways = WAYS if _is_trained(name, published) else WAYS[:1] if WHOLE in lists else WAYS[:2]
-        shapes = mined_tensors(name, config)
     return {
         "config": {key: value for key, value in published.items() if isinstance(value, bool)},
-        "numbers": {one: sum(map(prod, block_linears(shapes, (one,)).values())) // FEW for one in lists if one},
-        "ways": {way: {much: _figures(name, config, lists, way, much) for much in PICTURES} for way in ways},
+        "numbers": _numbers_of_blocks(name, config, lists),
+        "ways": {way: {much: _of_all(name, config, lists, way, much) for much in PICTURES} for way in ways},
     }
+
+
+def _numbers_of_blocks(name: str, config: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, int]:
+    """How many numbers the Linears of a block of each list have."""
+    shapes_of = shapes_of_trainer if name in OF_TRAINERS else mined_tensors
+    key, kinds = _unlike(name, config)
+    each = [(count, shapes_of(name, {**config, key: value} if key else config)) for count, value in kinds]
+
+    def numbers(one: str) -> int:
+        blocks = (count * sum(map(prod, block_linears(shapes, (one,)).values())) for count, shapes in each)
+        return sum(blocks) // (FEW * sum(count for count, _ in each))
+
+    return {one: numbers(one) for one in lists if one}
+
+
+def _unlike(name: str, config: Mapping[str, Any]) -> tuple[str, tuple[tuple[int, Any], ...]]:
+    """The key by which blocks of this config differ, "" where they do not."""
+    key, kinds = OF_TRAINERS[name].unlike if name in OF_TRAINERS else ("", ())
+    return (key, kinds) if key in config else ("", ((1, None),))
+
+
+def _of_all(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
+    """The figures of a model whose blocks may differ: how many of each kind there are, with theirs."""
+    key, kinds = _unlike(name, config)
+    if not key:
+        return _figures(name, config, lists, way, much)
+    made = [(count, _figures(name, {**config, key: value}, lists, way, much)) for count, value in kinds]
+    found: dict[str, Any] = {part: [row for _, one in made for row in one[part]] for part in ("drawing", "before")}
+    found["lists"] = {part: {"parts": [[count, one["lists"][part]] for count, one in made]} for part in lists}
+    return found
 
 
 def _is_trained(name: str, published: Mapping[str, Any]) -> bool:
@@ -145,11 +188,11 @@ def _is_trained(name: str, published: Mapping[str, Any]) -> bool:
 def shallow(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, Any]:
     """The config of a model with few blocks."""
     counts = {key: FEW for key in lists.values() if key.isidentifier()}
-    return {**published, **counts, **SHALLOW.get(name, {})}
+    return {**published, **counts, **SHALLOW.get(name.rpartition("/")[2], {})}
 
 
 def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
-    sizes = OF_UNET if WHOLE in lists and name in OF_TRAINERS else SIZES
+    sizes = OF_UNET if WHOLE in lists and name in OF_TRAINERS else OF_FEW if FEW_TOKENS in way else SIZES
     settings = [(PICTURES[much], *size) for size in sizes]
     counted = (Tokens(count, cells[0] * cells[1], text, rank) for count, cells, text, rank in settings)
     grid = np.array(list(map(terms, counted)), float)
@@ -264,13 +307,15 @@ def lists_of(name: str) -> dict[str, str]:
 
 
 def main(names: list[str]) -> None:
-    if "--source" in names:
-        place = names.index("--source")
-        sys.path.insert(0, names[place + 1])
-        names = [*names[:place], *names[place + 2 :]]
+    names, source = _taken(names, "--source")
+    names, asked = _taken(names, "--ways")
+    names, table = _taken(names, "--table")
+    if source:
+        sys.path.insert(0, source)
     version = f"diffusers {import_module('diffusers').__version__}, torch {torch.__version__.partition('+')[0]}"
     for name in names or (*CONFIGS, *OF_TRAINERS, *VAES):
         print(name, flush=True)
+        file = HELD / f"{name}.json"
         if name in VAES:
             plain, under = rehearsed_vae(*VAES[name], SIDE), rehearsed_vae(*VAES[name], SIDE, Autocast().computes)
             peaks = {"encode": plain[0], "decode": plain[1], "decode under autocast": under[1]}
@@ -281,10 +326,33 @@ def main(names: list[str]) -> None:
         else:
             lists = lists_of(name)
             configs = OF_TRAINERS[name].configs if name in OF_TRAINERS else CONFIGS[name]
+            for way in asked.split(",") if asked else ():
+                places = [int(table)] if table else range(len(configs))
+                made = {place: mined(name, configs[place], lists, [way]) for place in places}
+                empty: dict[str, Any] = {"from": version, "tables": [{} for _ in configs]}
+                found = _merged(json.loads(file.read_text("utf-8")) if file.exists() else empty, made)
+                file.write_text(text_of(found), "utf-8")
+            if asked:
+                continue
             found = {"from": version, "tables": [mined(name, config, lists) for config in configs]}
-        file = HELD / f"{name}.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text(text_of(found), "utf-8")
+
+
+def _taken(words: list[str], option: str) -> tuple[list[str], str]:
+    """The words without an option and its value, and that value."""
+    if option not in words:
+        return words, ""
+    place = words.index(option)
+    return [*words[:place], *words[place + 2 :]], words[place + 1]
+
+
+def _merged(before: dict[str, Any], tables: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """What a file holds with the ways that were mined anew."""
+    for place, new in tables.items():
+        before["tables"] += [{} for _ in range(len(before["tables"]), place + 1)]
+        before["tables"][place] = {**new, "ways": {**before["tables"][place].get("ways", {}), **new["ways"]}}
+    return before
 
 
 def text_of(found: Mapping[str, Any]) -> str:
@@ -294,4 +362,5 @@ def text_of(found: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    use_native_meta()
     main(sys.argv[1:])

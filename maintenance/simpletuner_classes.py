@@ -19,51 +19,50 @@ import torch
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
-from zdoctor.doctor.families.record.steps import WHOLE
-from zdoctor.doctor.train.rehearsal.inputs import Batch, Called, inputs_of
+from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_9B
+from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
+from zdoctor.doctor.families.models.sd3 import LARGE, MEDIUM
+from zdoctor.doctor.families.models.wan import CONFIG_5B, CONFIG_SMALL
+from zdoctor.doctor.families.record.blocks import is_within
+from zdoctor.doctor.families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, SCALED, WHOLE
+from zdoctor.doctor.train.rehearsal.inputs import CALLS, Batch, Called, inputs_of
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.classes import CLASSES
 from zdoctor.maintenance.kohya_classes import AUTOCAST, OfTrainer, under_autocast
+from zdoctor.maintenance.simpletuner_products import KEEPING, Adapted, Lokr, Quantized, offload
+from zdoctor.maintenance.trainer_classes import hidream
 
 DROPOUT = 0.1
-SD35_CONFIGS = (
-    {
-        "num_attention_heads": 24,
-        "caption_projection_dim": 1536,
-        "pos_embed_max_size": 384,
-        "qk_norm": "rms_norm",
-        "dual_attention_layers": tuple(range(13)),
-    },
-    {
-        "num_attention_heads": 38,
-        "caption_projection_dim": 2432,
-        "pos_embed_max_size": 192,
-        "qk_norm": "rms_norm",
-    },
-)
+SD35_CONFIGS = (MEDIUM, LARGE)
+_OF_SD3 = "_sd3_apply_joint_transformer_block"
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
 
 def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
+    product = next((product for format, product in KEEPING.items() if way.startswith(format)), None)
+
     def build(config: Mapping[str, Any]) -> Any:
         os.environ["SIMPLETUNER_LOG_LEVEL"] = "ERROR"
         under_autocast()
         model = of.build(config).to("meta", torch.bfloat16)
-        product = _KEEPING.get(way)
-        for block, module in list(model.named_modules()):
-            in_blocks = WHOLE in of.lists or block.partition(".")[0] in of.lists
-            if product and isinstance(module, nn.Linear) and in_blocks:
-                replace_module(model, block, Quantized(module, product))
+        for name, module in list(model.named_modules()):
+            if product and isinstance(module, nn.Linear) and is_within(f"{name}.", of.lists):
+                is_adapted = ADAPTED in way and is_within(f"{name}.", (of.adapted,))
+                replace_module(model, name, (Adapted if is_adapted else Quantized)(module, product))
+        if OFFLOADED in way:
+            offload()
+            model.set_gradient_checkpointing_offload_attention(True)
         model.forward = partial(AUTOCAST.computes, model.forward)
         return model
 
     def inputs(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
-        args, named = inputs_of(model, batch, torch.bfloat16)
+        known = type(model).__name__ in CALLS
+        args, named = inputs_of(model, batch, torch.bfloat16) if known else ((), {})
         taken = signature(type(model).forward).parameters
         return args, {name: value for name, value in named.items() if name in taken} | of.inputs(model, batch)
 
-    return Own(build, inputs, lora=Lora, trains=True)
+    return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True)
 
 
 class Lora(nn.Module):
@@ -88,81 +87,22 @@ class Lora(nn.Module):
         return super().__getattr__(name)
 
 
-class _Sdnq(torch.autograd.Function):
-    """SDNQ's product in 8 bits: keeps nothing, and answers in the type that it is given (sdnq 0.2.8, linear_int8)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor) -> Tensor:
-        ctx.codes, ctx.dtype = codes, x.dtype
-        given = torch.empty(x.shape, dtype=torch.int8)
-        out = torch.empty(*x.shape[:-1], codes.shape[0], dtype=x.dtype)
-        del given
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        gradient, codes = gradients[0], ctx.codes
-        whole = torch.empty_like(codes, dtype=torch.float32)
-        again, given = torch.empty_like(codes), torch.empty_like(gradient, dtype=torch.int8)
-        found = gradient.new_empty(*gradient.shape[:-1], codes.shape[1])
-        turned = torch.empty_like(found)  # by the Hadamard matrix, out of place
-        del whole, again, given, found
-        return turned, None
-
-
-class _Kept(torch.autograd.Function):
-    """Keeps its input though the weight is frozen, as Quanto's and SimpleTuner's own for torchao do."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor) -> Tensor:
-        ctx.save_for_backward(x, codes)
-        return nn.functional.linear(x, codes.to(x.dtype))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return gradients[0] @ ctx.saved_tensors[1].to(gradients[0].dtype), None
-
-
-def _copied(x: Tensor, codes: Tensor) -> Tensor:
-    """Weights are made 16 bits for each product, and autograd keeps these."""
-    half = codes.to(torch.float32).to(torch.bfloat16)
-    return nn.functional.linear(x, half)
-
-
-_KEEPING: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "nothing-kept": _Sdnq.apply,
-    "input-kept": _Kept.apply,
-    "copy-kept": _copied,
-}
-
-
-class Quantized(nn.Linear):
-    """A Linear whose frozen weights have 8 bits, and what it keeps for backward."""
-
-    def __init__(self, base: nn.Linear, product: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__(base.in_features, base.out_features, bias=False)
-        self.weight = nn.Parameter(base.weight.detach().to(torch.int8), requires_grad=False)
-        self.bias = base.bias
-        self.product = product
-
-    def forward(self, input: Tensor) -> Tensor:
-        is_one = input.dim() == 2  # a row for each picture: with fewer than 32 SDNQ multiplies in 16 bits
-        out = (_copied if is_one else self.product)(input, self.weight)
-        return out if self.bias is None else out + self.bias.to(out.dtype)
-
-
 def left_out(*ends: str) -> str:
     """Finds the Linears whose names end in none of these."""
     words = "|".join(end.replace(".", r"\.") for end in ends or ATTENTION)
     return rf"^(?!(?:.*\.)?(?:{words})$)"
 
 
+_WITH_FOLDER = ("ltxvideo2",)  # whose transformer asks for what is in the folder's own module
+
+
 def of_module(module: str, name: str, config: Mapping[str, Any]) -> Any:
     """The class of a family's transformer.py, without what its folder imports beside that."""
     models = import_module("simpletuner.helpers.models")
     folder = f"{models.__name__}.{module}"
-    package = sys.modules.setdefault(folder, ModuleType(folder))
-    package.__path__ = [f"{path}/{module}" for path in models.__path__]
+    if module not in _WITH_FOLDER:
+        package = sys.modules.setdefault(folder, ModuleType(folder))
+        package.__path__ = [f"{path}/{module}" for path in models.__path__]
     return getattr(import_module(f"{folder}.transformer"), name)(**config)
 
 
@@ -170,7 +110,7 @@ def nothing(model: Any, batch: Batch) -> dict[str, Any]:
     return {}
 
 
-WAYS = ("autocast", *_KEEPING)
+WAYS = ("autocast", *KEEPING)
 
 
 def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
@@ -178,6 +118,39 @@ def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
     vars(sys.modules[type(model).__module__])["compute_text_seq_len_from_mask"] = _as_long_as_all
     mask = torch.ones(batch.size, batch.text, dtype=torch.int64, device="cpu") if batch.size > 1 else None
     return {"encoder_hidden_states_mask": mask, "txt_seq_lens": [batch.text] * batch.size}
+
+
+def _of_sd3(model: Any, batch: Batch) -> dict[str, Any]:
+    """A function computes its blocks, which are never called: the blocks call it."""
+    module = vars(sys.modules[type(model).__module__])
+    computes = module.setdefault("_computes", module[_OF_SD3])
+    for block in model.transformer_blocks:
+        block.forward = partial(computes, block)
+    module[_OF_SD3] = lambda block, *given, **named: block(*given, **named)
+    return {}
+
+
+def _routed(self: Any, x: Tensor) -> Tensor:
+    _, weights, _ = self.gate(x)
+    each = x.view(-1, x.shape[-1]).repeat_interleave(self.num_activated_experts, dim=0)
+    found = torch.empty_like(each)
+    share = len(each) // len(self.experts)
+    for expert in self.experts:
+        index = torch.zeros(share, dtype=torch.int64, device=x.device)
+        found[index] = expert(each[index]).to(x.dtype)
+    found = (found.view(*weights.shape, -1) * weights.unsqueeze(-1)).sum(dim=1)
+    every: Tensor = found.view(x.shape).to(x.dtype) + self.shared_experts(x)
+    return every
+
+
+def _of_hidream(model: Any, batch: Batch) -> dict[str, Any]:
+    """As many tokens for each expert: which one a token is for is read out of numbers."""
+    for module in model.modules():
+        if hasattr(module, "moe_infer"):
+            module.forward = partial(_routed, module)
+    named = hidream(model, batch, torch.bfloat16)[1]
+    t5, llama = named.pop("encoder_hidden_states")
+    return {**named, "t5_hidden_states": t5, "llama_hidden_states": llama}
 
 
 def _as_long_as_all(states: Tensor, mask: Tensor | None) -> tuple[int, None, Tensor | None]:
@@ -191,9 +164,17 @@ def _of(
     ends: tuple[str, ...] = ATTENTION,
     inputs: Callable[[Any, Batch], dict[str, Any]] = nothing,
     configs: tuple[Mapping[str, Any], ...] = ({},),
+    ways: tuple[str, ...] = (),
+    adapted: str = "",
+    unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ()),
 ) -> OfTrainer:
+    """The class of a family, whose steps may be computed in more `ways` than all."""
     build = partial(of_module, module, name)
-    return OfTrainer(build, inputs, dict(lists), configs, left_out(*ends), WAYS)
+    return OfTrainer(build, inputs, dict(lists), configs, left_out(*ends), (*WAYS, *ways), adapted, unlike)
+
+
+def _offloaded(*ways: str) -> tuple[str, ...]:
+    return tuple(way + OFFLOADED for way in ways)
 
 
 OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
@@ -203,7 +184,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         {WHOLE: ""},
         next(source.configs for source in CLASSES if source.name == "UNet2DConditionModel"),
         left_out(*ATTENTION),
-        WAYS[:1],
+        (*WAYS, *(way + LOKR for way in WAYS)),
     ),
     "SimpleTuner/ZImageTransformer2DModel": _of(
         "z_image",
@@ -211,18 +192,24 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("noise_refiner", "n_refiner_layers"),
         ("context_refiner", "n_refiner_layers"),
         ("layers", "n_layers"),
+        ways=(SCALED + ADAPTED, *_offloaded("autocast", "nothing-kept", SCALED + ADAPTED)),
+        adapted="layers",
     ),
     "SimpleTuner/QwenImageTransformer2DModel": _of(
         "qwen_image",
         "QwenImageTransformer2DModel",
         ("transformer_blocks", "num_layers"),
         inputs=_of_qwen_image,
+        ways=("nothing-kept" + FEW,),
     ),
     "SimpleTuner/SD3Transformer2DModel": _of(
         "sd3",
         "SD3Transformer2DModel",
         ("transformer_blocks", "num_layers"),
+        inputs=_of_sd3,
         configs=SD35_CONFIGS,
+        ways=_offloaded(*(way for way in WAYS if way != "input-kept")),
+        unlike=("dual_attention_layers", ((13, tuple(range(13))), (11, ()))),
     ),
     "SimpleTuner/Lumina2Transformer2DModel": _of(
         "lumina2",
@@ -239,6 +226,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("transformer_blocks", "num_layers"),
         ("single_transformer_blocks", "num_single_layers"),
         ends=(*ATTENTION, "to_qkv"),
+        ways=_offloaded("autocast"),
     ),
     "SimpleTuner/FluxTransformer2DModel": _of(
         "flux",
@@ -249,6 +237,40 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         configs=({"guidance_embeds": True},),
     ),
     "SimpleTuner/Krea2Transformer2DModel": _of(
-        "krea2", "Krea2Transformer2DModel", ("transformer_blocks", "num_layers")
+        "krea2",
+        "Krea2Transformer2DModel",
+        ("text_fusion.layerwise_blocks", "num_layerwise_text_blocks"),
+        ("text_fusion.refiner_blocks", "num_refiner_text_blocks"),
+        ("transformer_blocks", "num_layers"),
+        ways=_offloaded("autocast", "nothing-kept", SCALED),
+    ),
+    "SimpleTuner/WanTransformer3DModel": _of(
+        "wan",
+        "WanTransformer3DModel",
+        ("blocks", "num_layers"),
+        configs=({}, CONFIG_SMALL, CONFIG_5B),
+        ways=_offloaded("autocast"),
+    ),
+    "SimpleTuner/ErnieImageTransformer2DModel": _of(
+        "ernie", "ErnieImageTransformer2DModel", ("layers", "num_layers")
+    ),
+    "SimpleTuner/Flux2Transformer2DModel": _of(
+        "flux2",
+        "Flux2Transformer2DModel",
+        ("transformer_blocks", "num_layers"),
+        ("single_transformer_blocks", "num_single_layers"),
+        ends=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
+        configs=({}, CONFIG_4B, CONFIG_9B),
+    ),
+    "SimpleTuner/LTX2VideoTransformer3DModel": _of(
+        "ltxvideo2", "LTX2VideoTransformer3DModel", ("transformer_blocks", "num_layers")
+    ),
+    "SimpleTuner/HiDreamImageTransformer2DModel": _of(
+        "hidream",
+        "HiDreamImageTransformer2DModel",
+        ("double_stream_blocks", "num_layers"),
+        ("single_stream_blocks", "num_single_layers"),
+        inputs=_of_hidream,
+        configs=(HIDREAM_CONFIG,),
     ),
 }

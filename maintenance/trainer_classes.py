@@ -143,7 +143,7 @@ def _boogu(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
     }
 
 
-def _hidream(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
+def hidream(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
     """A picture that is no square: of others the tokens are not filled up to the most there can be."""
     config = model.config
     states = [torch.zeros(batch.size, batch.text // 2, width, dtype=dtype) for width in config.caption_channels]
@@ -220,7 +220,7 @@ _INPUTS: Mapping[str, Callable[[Any, Batch, torch.dtype], Called]] = {
     "ZImageDCT": _zeta_chroma,
     "OmniGen2Transformer2DModel": _omnigen2,
     "BooguImageTransformer2DModel": _boogu,
-    "HiDreamImageTransformer2DModel": _hidream,
+    "HiDreamImageTransformer2DModel": hidream,
 }
 _CHANGED: Mapping[str, Callable[[Any], None]] = {
     "Chroma": _chroma_without_loops,

@@ -22,6 +22,7 @@ from .models import (
     nucleus,
     omnigen2,
     prx,
+    sd3,
     stable_diffusion,
     wan,
     zeta_chroma,
@@ -69,7 +70,7 @@ _MODULES = (
         lumina2,
         nucleus,
     ),
-    *(prx, stable_diffusion, wan, zeta_chroma),
+    *(prx, sd3, stable_diffusion, wan, zeta_chroma),
 )
 _FAMILIES = registry(
     (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))
@@ -134,4 +135,4 @@ def loader_of(run: Run) -> Loader | None:
     family = opened_by(run)
     if run.by_runner:
         return family.own
-    return None if run.trainer in family.kohya else family.loader
+    return family.loader_of(run.trainer)

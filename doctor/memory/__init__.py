@@ -71,7 +71,9 @@ def placed(
     known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
     case = Case(run, sizes, known, None)
     if not case.is_known:
-        way = run.recipe.precision.quantization if case.way.endswith("-kept") else case.way
+        way = (run.recipe.precision.quantization or case.way) if "-kept" in case.way else case.way
+        if run.recipe.offload.attention:
+            way = "gradient_checkpointing_offload_attention"
         return Unknown(f"what a step in {way} keeps in memory was not measured for this model")
     card = max(candidates, key=lambda gpu: _left(case, gpu), default=None)
     return Placed(replace(case, card=card), candidates, () if isinstance(seen, Unknown) else seen)

@@ -11,7 +11,7 @@ from typing import Any
 from ..families import family_of
 from ..families.network import offloaded_share
 from ..families.record.blocks import block_of
-from ..families.record.steps import Tokens
+from ..families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, SCALED, Tokens
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
@@ -26,6 +26,7 @@ CONTEXT_RANGE = int(0.2 * GIB)
 HOST_BASE = int(0.6 * GIB)
 # Encoding 512 tokens with the hidden states of all layers kept, for the 4.02 billion parameters of Qwen3-4B.
 TEXT_ENCODER_WORK = 0.12 * GIB / 4.02e9
+FEWEST = 32  # rows that SDNQ multiplies in 8 bits: linear_int8.py of sdnq 0.2.8
 # A scale of 16 bits for 64 weights in 8: modules/fp8_optimization_utils.py of musubi-tuner (30c658c4).
 SCALES = 2 / 64
 
@@ -220,14 +221,25 @@ class Case:
         if self.sizes.of_kohya and self.width == 2:
             return "autocast" if self.recipe.precision.quantization is None else "autocast float8"
         if self.sizes.of_trainer and self.width == 2:
-            precision = self.recipe.precision
-            if self.sizes.figures.whole and self.recipe.network.type == "lokr":
-                return "LoKr"  # whose products are the larger part of what a UNet's blocks hold
-            return "autocast" if precision.quantization is None else precision.keeps
+            return self._own_way
         if self.run.by_runner and self.is_half:
             return "float16"
         copied = trainer_of(self.run.trainer).lora_copies and self.recipe.network.type != "lokr"
         return "float32" if self.width > 2 else "copied" if copied else "bfloat16"
+
+    @property
+    def _own_way(self) -> str:
+        """How a trainer's own class computes."""
+        precision, ways = self.recipe.precision, self.sizes.steps.ways
+        way = "autocast" if precision.quantization is None else precision.keeps
+        if way == SCALED and self.recipe.adapter:
+            way += ADAPTED
+        if self.recipe.batch_size * self.tokens[1] < FEWEST and way + FEW in ways:
+            way += FEW
+        if self.recipe.offload.attention:
+            way += OFFLOADED
+        # whose products are the larger part of what a UNet's blocks hold
+        return way + LOKR * (self.sizes.figures.whole and self.recipe.network.type == "lokr")
 
     @property
     def is_half(self) -> bool:

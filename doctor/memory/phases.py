@@ -193,4 +193,6 @@ def _phases_of_trainer(case: Case) -> Iterator[Phase]:
         drawing = case.drawing(sizes.figures.drawn) + case.drawing_scores(1)
         decode = int(sizes.decode * case.decoded * case.width / 2)
         held = {"transformer": transformer, **lora, **adapter, **resident_text, "VAE": vae}
+        if trainer.keeps_gradients:
+            held["gradients"] = case.of_lora * case.trained
         yield Phase("drawing samples", {**base, **held, "drawing or decoding": max(drawing, decode)})

@@ -88,15 +88,16 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     steps = of_kohya.steps if of_kohya else own if mined_tables(own) else ""
     if figures is not None and needs_own and not steps:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
-    refiners, scaled = run.recipe.network.refiners, run.recipe.precision.scaled
+    network, scaled = run.recipe.network, run.recipe.precision.scaled
     autocast = trainer.draws_under_autocast
-    return _sizes(run.recipe.architecture, refiners, of_kohya, steps, scaled, autocast, model)
+    return _sizes(run.recipe.architecture, network.refiners, network.fused, of_kohya, steps, scaled, autocast, model)
 
 
 @lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
 def _sizes(
     architecture: str | None,
     refiners: bool,
+    fused: bool,
     of_kohya: KohyaMemory | None,
     of_trainer: str,
     scaled: bool,
@@ -139,6 +140,9 @@ def _sizes(
     if of_kohya is not None:
         linears = _without(linears, of_kohya.left_out)
         blocks = _without(every, of_kohya.unscaled) if scaled else every
+    if fused:
+        of_three = _fused(blocks)
+        linears, blocks = {**linears, **of_three}, {**blocks, **of_three}
     in_blocks = sum(prod(shape) for shape in blocks.values())
     steps, of_vae = steps_of(of_trainer or family.class_name, config, numbers), _vae_bytes(family, autocast=autocast)
     if steps is None or of_vae is None:
@@ -162,7 +166,7 @@ def _sizes(
         blocks=in_blocks,
         block=_largest_block(blocks, quantized),
         block_rows=sum(shape[0] for shape in blocks.values()),
-        rest=parameters(shapes) - in_blocks,
+        rest=parameters(shapes) - sum(prod(shape) for name, shape in blocks.items() if f"{name}.weight" in shapes),
         linears=linears,
         text_encoder=sum(map(parameters, encoders.values())),
         text_largest=parameters(encoders[largest]),
@@ -179,6 +183,16 @@ def _sizes(
         of_trainer=bool(of_trainer),
         swapped=tuple(_in_8_bits(blocks, every, name, counts[name]) for name in lists) if of_kohya else (),
     )
+
+
+def _fused(linears: Linears) -> dict[str, tuple[int, int]]:
+    """Query, key and value of each attention as one Linear."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in (name for name in linears if name.endswith(".to_q")):
+        before = name.removesuffix("to_q")
+        shapes = [linears[before + part] for part in ("to_q", "to_k", "to_v")]
+        found[f"{before}to_qkv"] = (sum(shape[0] for shape in shapes), shapes[0][1])
+    return found
 
 
 def _config_of(transformer: Component | None, class_name: str) -> Mapping[str, Any] | None:
@@ -241,7 +255,7 @@ def _numbers(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
 
 
 def _count(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
-    return len({key.split(".")[1] for key in _in_list(linears, name)})
+    return len({key.removeprefix(f"{name}.").partition(".")[0] for key in _in_list(linears, name)})
 
 
 def _lists(

@@ -55,10 +55,11 @@ class Network:
     """What is trained beside the frozen model: a LoRA, LoKr or another kind of adapter; `type` is "" without one.
 
     B @ A is multiplied by `scale`, and B learns `lora_plus_ratio` times as fast as A. Linears that `excluded`, a
-    pattern of their names, finds are left out. `refiners`: those of Z-Image's refiners are trained, too.
-    `narrowed`: the config chooses among the layers in a way of its own trainer. A LoKr has `lokr_factor` (-1: two
-    parts that are most alike) but for Linears in whose name a part of `lokr_factors` is. A begins with normal numbers
-    of `start_deviation`, 0: with uniform ones. An OFT has `rank` blocks, and `alpha` is its constraint.
+    pattern of their names, finds are left out. `refiners`: those of Z-Image's refiners are trained, too; `fused`:
+    query, key and value are one Linear beside the three. `narrowed`: the config chooses among the layers in a way of
+    its own trainer. A LoKr has `lokr_factor` (-1: two parts that are most alike) but for Linears in whose name a part
+    of `lokr_factors` is. A begins with normal numbers of `start_deviation`, 0: with uniform ones. An OFT has `rank`
+    blocks, and `alpha` is its constraint.
     Linears that `full`, a pattern of their names, finds are trained as a whole instead. Convolutions that see more
     than one place have a rank of their own, 0: they are not trained; there B @ A is multiplied by `conv_scale`.
     The network begins with the weights of the file `initial_weights`, "": at zero.
@@ -77,6 +78,7 @@ class Network:
     excluded: str = ""
     narrowed: bool = False
     refiners: bool = False
+    fused: bool = False
     lokr_full_rank: bool = True
     lokr_factor: int = -1
     lokr_factors: Mapping[str, int] = field(default_factory=dict)
@@ -265,7 +267,8 @@ class Offload:
     blocks' weights waits in host memory, None: none of them; `swapped` is how many blocks change places with those on
     the card. `low_vram`: the parts of the model are loaded one after the other.
     With `activations` what a block that is computed again was given waits in host memory.
-    `other` is the option of a trainer that moves weights, or what blocks made, in a way of its own.
+    `other` is the option of a trainer that moves weights, or what blocks made, in a way of its own; with `attention`
+    what attention keeps for backward waits in host memory.
     """
 
     gradient_checkpointing: bool = True
@@ -277,6 +280,7 @@ class Offload:
     compile: bool = False
     activations: bool = False
     other: str = ""
+    attention: bool = False
 
     @property
     def every_block_again(self) -> bool:

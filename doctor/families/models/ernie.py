@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Loader, Memory
+from ..record import Family, Flavour, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -27,6 +27,15 @@ ERNIE = replace(
     quantized_blocks=("layers",),
     published={"vae": ("AutoencoderKLFlux2", {})},
     memory=Memory(word="", config=lambda name: {}, heads=("num_attention_heads", 24), text=256, lora=("layers",)),
+    # simpletuner/helpers/models/ernie/model.py (bc8e6ab7)
+    simpletuner=SimpleTuner(
+        family="ernie",
+        flavours={"base": Flavour("baidu/ERNIE-Image"), "turbo": Flavour("baidu/ERNIE-Image-Turbo", "turbo")},
+        default="base",
+        step=0,
+        taken=False,
+        segments="apart",
+    ),
     repos={"ernie-image": "baidu/ERNIE-Image"},
 )
 FAMILIES: tuple[Family, ...] = (ERNIE,)

@@ -10,7 +10,7 @@ from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G, LLAMA3_8B
 from ..components.t5 import T5_XXL
-from ..record import Family, Fit, Loader, Memory, Origin
+from ..record import Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 
@@ -34,6 +34,31 @@ _MEMORY = Memory(
     loads_whole=True,
 )
 
+_COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "transformer": ("HiDreamImageTransformer2DModel",),
+    "text_encoder": ("CLIPTextModelWithProjection", "CLIPTextModel"),
+    "text_encoder_2": ("CLIPTextModelWithProjection", "CLIPTextModel"),
+    "text_encoder_3": ("T5EncoderModel", "T5ForConditionalGeneration", "T5Model"),
+    "text_encoder_4": ("LlamaForCausalLM",),
+    "tokenizer": ("CLIPTokenizer",),
+    "tokenizer_2": ("CLIPTokenizer",),
+    "tokenizer_3": ("T5Tokenizer",),
+    "tokenizer_4": (),
+    "vae": ("AutoencoderKL",),
+}
+# simpletuner/helpers/models/hidream/model.py (bc8e6ab7)
+_LLAMA_OF_SIMPLETUNER = Origin(repo="terminusresearch/HiDream-I1-Llama-3.1-8B-Instruct")
+_SIMPLETUNER = SimpleTuner(
+    family="hidream",
+    flavours={name: Flavour(f"HiDream-ai/HiDream-I1-{name.title()}") for name in ("full", "dev", "fast")},
+    default="full",
+    taken=False,
+    segments="apart",
+    loader=Loader(
+        _COMPONENTS, origins={"text_encoder_4": _LLAMA_OF_SIMPLETUNER, "tokenizer_4": _LLAMA_OF_SIMPLETUNER}
+    ),
+)
+
 HIDREAM = replace(
     FILES_ALONE,
     name="hidream",
@@ -42,18 +67,7 @@ HIDREAM = replace(
         "HiDreamImageTransformer2DModel", "a HiDream transformer", ("caption_projection.0.linear.weight",)
     ),
     loader=Loader(
-        components={
-            "transformer": ("HiDreamImageTransformer2DModel",),
-            "text_encoder": ("CLIPTextModelWithProjection", "CLIPTextModel"),
-            "text_encoder_2": ("CLIPTextModelWithProjection", "CLIPTextModel"),
-            "text_encoder_3": ("T5EncoderModel", "T5ForConditionalGeneration", "T5Model"),
-            "text_encoder_4": ("LlamaForCausalLM",),
-            "tokenizer": ("CLIPTokenizer",),
-            "tokenizer_2": ("CLIPTokenizer",),
-            "tokenizer_3": ("T5Tokenizer",),
-            "tokenizer_4": (),
-            "vae": ("AutoencoderKL",),
-        },
+        components=_COMPONENTS,
         extras=True,
         extras_first=True,
         origins={"text_encoder_4": _LLAMA, "tokenizer_4": _LLAMA},
@@ -70,12 +84,14 @@ HIDREAM = replace(
     blocks=("double_stream_blocks", "single_stream_blocks"),
     quantized_blocks=("double_stream_blocks", "single_stream_blocks"),
     memory=_MEMORY,
+    simpletuner=_SIMPLETUNER,
     repos={"hidream-i1-full": "HiDream-ai/HiDream-I1-Full"},
 )
 E1 = replace(
     HIDREAM,
     name="hidream_e1",
     title="HiDream-E1",
+    simpletuner=None,
     memory=replace(_MEMORY, several_controls=True),  # beside the picture, in one sequence
     repos={"e1-1": "HiDream-ai/HiDream-E1-1"},
 )

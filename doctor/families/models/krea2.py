@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import QWEN3_VL_4B
-from ..record import Family, Loader, Memory, Origin
+from ..record import Family, Flavour, Loader, Memory, Origin, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 from . import original_names
@@ -27,6 +27,7 @@ CONFIG: Mapping[str, Any] = {
     "txtkvheads": 20,
     "txtlayers": 12,
 }
+_REPOS: Mapping[str, str] = {"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"}
 _QWEN3_VL = Origin(repo="Qwen/Qwen3-VL-4B-Instruct", folder="")
 
 
@@ -55,7 +56,6 @@ KREA2 = replace(
         },
     ),
     base_version="krea2",
-    in_diffusers="krea2 in diffusers",
     published={
         "text_encoder": ("Qwen3VLForConditionalGeneration", QWEN3_VL_4B),
         "vae": ("AutoencoderKLQwenImage", {}),
@@ -75,9 +75,13 @@ KREA2 = replace(
     ),
     blocks=("blocks",),
     quantized_blocks=("blocks",),
-    repos={"krea-2-raw": "krea/Krea-2-Raw", "krea-2-turbo": "krea/Krea-2-Turbo"},
+    repos=_REPOS,
+    in_diffusers="krea2 in diffusers",
 )
-KREA2_IN_DIFFUSERS = replace(
+# Those of text, too, have a LoRA in SimpleTuner, and are not computed again.
+_BLOCKS = ("text_fusion.layerwise_blocks", "text_fusion.refiner_blocks", "transformer_blocks")
+# simpletuner/helpers/models/krea2 (bc8e6ab7): a prompt is filled up to 512 tokens, which the transformer sees
+IN_DIFFUSERS = replace(
     FILES_ALONE,
     name="krea2 in diffusers",
     title="Krea 2",
@@ -87,8 +91,35 @@ KREA2_IN_DIFFUSERS = replace(
         ("text_fusion.projector.weight",),
         original=original_names.krea2,
     ),
+    loader=Loader(
+        components={
+            "transformer": ("Krea2Transformer2DModel",),
+            "text_encoder": (),  # whatever its config.json names
+            "tokenizer": (),
+            "vae": ("AutoencoderKLQwenImage",),
+        }
+    ),
     base_version="krea2",
-    blocks=("transformer_blocks",),
-    quantized_blocks=("transformer_blocks",),
+    published=KREA2.published,
+    memory=Memory(
+        word="krea-2",
+        config=lambda name: {},
+        heads=("num_attention_heads", 48),
+        drawn=1,
+        text=512,
+        dropped="visual",
+        lora=_BLOCKS,
+    ),
+    blocks=_BLOCKS,
+    quantized_blocks=_BLOCKS,
+    simpletuner=SimpleTuner(
+        family="krea2",
+        flavours={"raw": Flavour(_REPOS["krea-2-raw"]), "turbo": Flavour(_REPOS["krea-2-turbo"])},
+        default="raw",
+        step=0,
+        taken=False,
+        fuses=True,
+    ),
+    repos=_REPOS,
 )
-FAMILIES: tuple[Family, ...] = (KREA2, KREA2_IN_DIFFUSERS)
+FAMILIES: tuple[Family, ...] = (KREA2, IN_DIFFUSERS)

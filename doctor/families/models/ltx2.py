@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.record import replace
 from ..components.published import GEMMA3_12B
-from ..record import Family, Loader, Memory
+from ..record import Family, Flavour, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
 from . import original_names
@@ -50,6 +50,10 @@ LTX2 = replace(
         pixels=32,
         lora=("transformer_blocks",),
         frames=8,
+    ),
+    # simpletuner/helpers/models/ltxvideo2/model.py (bc8e6ab7); 2.3 and 2.5 are other models
+    simpletuner=SimpleTuner(
+        family="ltxvideo2", flavours={"dev": Flavour("Lightricks/LTX-2")}, default="dev", taken=False
     ),
     repos={"ltx-2": "Lightricks/LTX-2"},
 )

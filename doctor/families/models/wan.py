@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import CLIP_H, UMT5_XXL
-from ..record import Family, Fit, Kohya, KohyaMemory, Loader, Memory, ModelConfig, Origin
+from ..record import Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, ModelConfig, Origin, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
@@ -28,7 +28,7 @@ _EXPERTS = Loader(
     origins={**_ORIGINS, "vae": Origin(repo="ai-toolkit/wan2.1-vae", folder="")},
 )
 _UMT5_CONFIG = ("UMT5EncoderModel", UMT5_XXL)
-_SMALL: Mapping[str, Any] = {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30}
+CONFIG_SMALL: Mapping[str, Any] = {"num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30}
 CONFIG_SEEING: Mapping[str, Any] = {"image_dim": 1280, "added_kv_proj_dim": 5120, "in_channels": 36}
 CONFIG_5B: Mapping[str, Any] = {
     "num_attention_heads": 24,
@@ -114,7 +114,7 @@ def _musubi(config: ModelConfig, steps: str, *more: str, blocks: int = 40) -> di
 
 _MEMORY = Memory(
     word="wan",
-    config=lambda name: dict(_SMALL) if "1.3b" in name else {},
+    config=lambda name: dict(CONFIG_SMALL) if "1.3b" in name else {},
     heads=("num_attention_heads", 40),
     drawn=1,
     text=512,
@@ -122,6 +122,18 @@ _MEMORY = Memory(
     lora=("blocks",),
     frames=4,
     loads_whole=True,
+)
+# simpletuner/helpers/models/wan/model.py (bc8e6ab7), which opens folders of the diffusers layout
+_SIMPLETUNER = SimpleTuner(
+    family="wan",
+    flavours={
+        "t2v-480p-1.3b-2.1": Flavour("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"),
+        "t2v-480p-14b-2.1": Flavour("Wan-AI/Wan2.1-T2V-14B-Diffusers"),
+    },
+    default="t2v-480p-1.3b-2.1",
+    step=32,
+    taken=False,
+    loader=Loader(_COMPONENTS),
 )
 
 WAN21 = replace(
@@ -135,6 +147,7 @@ WAN21 = replace(
     fits=(Fit("vae", "z_dim", ("in_channels",), 16),),
     published={"text_encoder": _UMT5_CONFIG, "vae": ("AutoencoderKLWan", {})},
     memory=_MEMORY,
+    simpletuner=_SIMPLETUNER,
     base_version="wan21",
     blocks=("blocks",),
     quantized_blocks=("blocks",),
@@ -154,6 +167,7 @@ WAN21_1B = replace(
 WAN21_I2V = replace(
     WAN21,
     name="wan21_i2v",
+    simpletuner=None,
     title="Wan 2.1 from pictures",
     loader=Loader(
         components={**_COMPONENTS, "image_encoder": ("CLIPVisionModel", "CLIPVisionModelWithProjection")},
@@ -171,6 +185,7 @@ WAN21_I2V = replace(
 WAN22_14B = replace(
     WAN21,
     name="wan22_14b",
+    simpletuner=None,
     title="Wan 2.2",
     loader=_EXPERTS,
     memory=replace(_MEMORY, word="", config=lambda name: {}, experts=2),
@@ -191,6 +206,9 @@ WAN22_14B_I2V = replace(
 WAN22_5B = replace(
     WAN21,
     name="wan22_5b",
+    simpletuner=replace(
+        _SIMPLETUNER, flavours={"ti2v-5b-2.2": Flavour("Wan-AI/Wan2.2-TI2V-5B-Diffusers")}, default="", step=64
+    ),
     title="Wan 2.2 5B",
     published={**WAN21.published, "vae": ("AutoencoderKLWan", _VAE_5B)},
     memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_5B), pixels=32, vae="AutoencoderKLWan2.2"),

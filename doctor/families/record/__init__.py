@@ -249,7 +249,8 @@ class SimpleTuner:
     that what fills up a prompt is not looked at, `bent` that normal noise levels are moved to both ends, `in_cells`
     that latents are cells of 2 x 2 already. `taken`: zdoctor's runner takes its runs. What
     gradient_checkpointing_interval counts are blocks that are computed again `together`, one of which is computed
-    `apart`, or it is passed over ("").
+    `apart`, or it is passed over (""). `loader` is what it opens where ai-toolkit opens something else. `fuses`: with
+    fuse_qkv_projections query, key and value are there a second time, as one Linear, which has the LoRA.
     """
 
     family: str
@@ -264,6 +265,8 @@ class SimpleTuner:
     in_cells: bool = False
     taken: bool = True
     segments: str = "together"
+    loader: Loader | None = None
+    fuses: bool = False
 
 
 @dataclass(frozen=True)
@@ -426,6 +429,11 @@ class Family:
         kohya = {name: one for name, one in self.kohya.items() if one.files}
         of_others = {"SimpleTuner": self.simpletuner, "sd-scripts": None, "musubi-tuner": None, **kohya}
         return of_others.get(trainer, self.loader) is not None
+
+    def loader_of(self, trainer: str) -> Loader | None:
+        """What this trainer opens of such a model, where its components are not files of their own."""
+        own = {"SimpleTuner": self.simpletuner.loader if self.simpletuner else None}
+        return own.get(trainer) or (None if trainer in self.kohya else self.loader)
 
     def is_quantized(self, name: str) -> bool:
         """Whether the Linear of this name is stored in a quantized format: never embedders or the head."""

@@ -6,7 +6,8 @@ For each way of computing (doctor/train/rehearsal/step.py), for `one` picture at
 has the rows of each list of blocks, in the order they run: what each block leaves behind (`carry` where it is
 computed again in backward, `keep` where it is not), and the highest beside that while backward goes through one
 (`again` and `moment`), before the first of them (`before`) and while a picture is drawn (`drawing`), of which the
-largest row counts. A model without lists of blocks is one block of a list without a name.
+largest row counts. A model without lists of blocks is one block of a list without a name. Where the blocks of a list
+differ, `parts` has how many there are of each kind, in their order, with its rows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from ...model.record import dataclass
 
 HELD = Path(__file__).with_name("held")
 WHOLE = ""  # the list of a model that has no lists of blocks
+# Words after a way: a LoRA that does not learn was quantized, too; prompts have fewer tokens than are multiplied in
+# 8 bits; what attention keeps waits in host memory; the network is a LoKr.
+SCALED = "scaled-kept"  # a Linear keeps what it was given, scaled for 8 bits
+ADAPTED, FEW, OFFLOADED, LOKR = " adapted", " few", " offloaded", " LoKr"
 Row = Sequence[float]
 
 
@@ -119,20 +124,25 @@ class Steps:
         rows, before = mined["lists"], mined.get("before")
         found = [(self._highest(before, tokens), 0)] if before else []
         left = after = 0.0
-        for one in lists:
-            block = rows[one.name]
+        for one, block in (part for blocks in lists for part in _parts(blocks, rows[blocks.name])):
             keep = self._bytes(block["keep"], tokens)
             carry = self._bytes(block["carry"], tokens) if again else keep
             highest = self._highest(block["again" if again else "moment"], tokens)
-            segments, kept_whole = one.count, 0
+            segments, kept, trailing = one.count, 0, 0
             if carry < keep:  # not all lists are computed again
                 segments = -(-one.count // interval)
-                kept_whole = max(0, one.count - segments * segment)
+                last = one.count - (segments - 1) * interval
+                trailing = max(0, last - segment)
+                kept = (segments - 1) * max(0, interval - segment) + trailing
                 highest += int((min(segment, one.count) - 1) * keep)
             after += one.share
             waits = moved and carry < keep
-            first, later = left + carry, left + carry * (1 if waits else segments) + kept_whole * keep
-            for there, share in ((later, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):
+            first, later = left + carry, left + carry * (1 if waits else segments) + kept * keep
+            if trailing:  # backward goes through these first, and they are gone then
+                moment = self._highest(block["moment"], tokens)
+                found.append((int(later + moment), int(grown * max(0.0, 1.0 - after))))
+            through = later - trailing * keep
+            for there, share in ((through, after), (first, after - one.share * (one.count - 1) / max(1, one.count))):
                 found.append((int(there + highest), int(grown * max(0.0, 1.0 - share))))
             left = left if waits else later
         return max(found, key=sum, default=(0, 0))
@@ -145,6 +155,17 @@ class Steps:
 
     def _bytes(self, row: Row, tokens: Tokens) -> float:
         return self.scale * sum(amount * count for amount, count in zip(row, terms(tokens), strict=True))
+
+
+def _parts(one: BlockList, block: Mapping[str, Any]) -> list[tuple[BlockList, Mapping[str, Any]]]:
+    """The blocks of each kind in a list, with their rows."""
+    if "parts" not in block:
+        return [(one, block)]
+    every = sum(count for count, _ in block["parts"])
+    return [
+        (BlockList(one.name, round(one.count * count / every), one.share * count / every), rows)
+        for count, rows in block["parts"]
+    ]
 
 
 def steps_of(class_name: str, config: Mapping[str, Any], numbers: Mapping[str, int]) -> Steps | None:

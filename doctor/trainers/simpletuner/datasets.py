@@ -112,7 +112,13 @@ def _dataset(key: str, options: Written, controls: tuple[str, ...]) -> Dataset:
         is_regularisation=own.flag("is_regularisation_data") or own.flag("is_regularization_data"),
         least_side=least_side,
         least_area=least_area,
+        frames=_frames(own, options) if kind_of(own) == "video" else 1,
     )
+
+
+def _frames(own: Written, options: Written) -> int:
+    """Pictures of a film that are trained: those of five seconds where none are written (factory.py)."""
+    return max(1, own.whole("video/num_frames", default=5 * options.whole("framerate", default=30)))
 
 
 def minimum(key: str, options: Written) -> tuple[str, float]:

@@ -16,6 +16,7 @@ from .lycoris import refused_network as refused_lycoris
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
 _ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 _ALL = (*_ATTENTION, *_CONTEXT)
+_FUSED = ("to_qkv", "to_out.0")
 _CONTEXT_FFS = ("ff_context.net.0.proj", "ff_context.net.2")
 _FFS = ("ff.net.0.proj", "ff.net.2", *_CONTEXT_FFS, "proj_mlp", "proj_out")
 _OF_BOTH: Mapping[str, tuple[str, ...]] = {
@@ -74,6 +75,8 @@ def excluded(architecture: str | None, options: Written) -> str:
     """A pattern of the Linears whose names end in none of the targets of a LoRA."""
     of_trainer = family_of(architecture).simpletuner
     own = _ALL if of_trainer is None else of_trainer.linears or _ALL
+    if of_trainer is not None and of_trainer.fuses and options.flag("fuse_qkv_projections"):
+        own = _FUSED
     known = _targets(architecture)
     targets = known.get(options.text("flux_lora_target", default="all"), _ALL) if known else own
     ends = "|".join(target.replace(".", r"\.") for target in targets)

@@ -65,12 +65,13 @@ KEYS: Mapping[str, str] = {
 _OFFLOADING = ("ramtorch", "enable_group_offload", "musubi_blocks_to_swap", "fsdp_enable", "deepspeed_config")
 _ARCHITECTURES = {"z_image_omni": "zimage_omni"}  # of those without a record
 _DTYPES = {"no": "fp32", "fp8": "bf16"}
-# What a quantized Linear keeps for backward, as maintenance/simpletuner_classes.py rehearses it; of those that
+# What a quantized Linear keeps for backward, as maintenance/simpletuner_products.py rehearses it; of others that
 # quantize what they are given, too, that is not known.
 _KEEPS = (
     ("quanto", "input-kept"),
     ("int8-torchao", "input-kept"),
     ("fp8wo-torchao", "copy-kept"),
+    ("fp8-torchao", "scaled-kept"),
     ("sdnq", "nothing-kept"),
     ("bnb", "nothing-kept"),
 )
@@ -142,6 +143,7 @@ def run(
         "precision.group": _group(options, quantization),
         **_segments(options, architecture),
         "offload.other": _offloading(options),
+        "offload.attention": options.flag("gradient_checkpointing_offload_attention"),
         "optimizer": options.text("optimizer", default="adamw_bf16").lower(),
         "scheduler_settings": {"warmup_steps": warmup} if warmup else {},
         "noise_scheduler": "flowmatch",
@@ -191,8 +193,7 @@ def _offloading(options: Written) -> str:
     of_weights = next((name for name in _OFFLOADING if not same(options.arrived(name), None)), "")
     if options.text("gradient_checkpointing_backend", default="torch") != "torch":
         return of_weights or "gradient_checkpointing_backend"
-    attention = "gradient_checkpointing_offload_attention"
-    return of_weights or (attention if options.flag(attention) else "")
+    return of_weights
 
 
 def _keys_of(found: tuple[Dataset, ...]) -> dict[str, str]:
@@ -235,7 +236,9 @@ def _adapter(options: Written, own: str | None) -> str | None:
 def _network(options: Written, architecture: str | None, lora: bool) -> Network:
     rank = options.whole("lora_rank", default=16)
     alpha = options.number("lora_alpha", default=rank)
-    network = Network("", rank, alpha, refiners=bool(family_of(architecture).refiners))
+    family = family_of(architecture)
+    fused = bool(family.simpletuner and family.simpletuner.fuses) and options.flag("fuse_qkv_projections")
+    network = Network("", rank, alpha, refiners=bool(family.refiners), fused=fused)
     if not lora:
         return network
     if options.text("lora_type", default="standard") != "lycoris":

@@ -70,9 +70,9 @@ def test_what_a_format_keeps_for_backward_is_known_or_not_guessed() -> None:
     kinds = ("int8-sdnq", "int8-quanto", "fp8wo-torchao")
     held = {kind: step_of({**none, "base_model_precision": kind})["activations"] for kind in kinds}
     assert held["int8-sdnq"] < held["int8-quanto"] < held["fp8wo-torchao"]
-    unknown = predicted({"base_model_precision": "fp8-torchao"})
-    assert isinstance(unknown, Unknown) and "fp8-torchao" in unknown.reason
-    away = predicted({"gradient_checkpointing_offload_attention": True})
+    unknown = predicted({"base_model_precision": "int8dq-torchao"})
+    assert isinstance(unknown, Unknown) and "int8" in unknown.reason
+    away = predicted({"gradient_checkpointing_offload_attention": True, "base_model_precision": "int8-quanto"})
     assert isinstance(away, Unknown) and "gradient_checkpointing_offload_attention" in away.reason
 
 
@@ -108,4 +108,4 @@ def test_blocks_are_computed_again_together_or_apart() -> None:
 )
 def test_its_own_classes_were_mined_in_every_way(name: str) -> None:
     ways = [set(table["ways"]) for table in mined_tables(f"SimpleTuner/{name}")]
-    assert ways and all(one == {"autocast", "nothing-kept", "input-kept", "copy-kept"} for one in ways)
+    assert ways and all(one >= {"autocast", "nothing-kept", "input-kept", "copy-kept"} for one in ways)
