@@ -51,7 +51,6 @@ CONFIGS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"guidance_embeds": False, "num_attention_heads": 24, "joint_attention_dim": 7680},
         {"guidance_embeds": False, "num_attention_heads": 32, "joint_attention_dim": 12288},
     ),
-    "Krea2Transformer2DModel": ({},),
     "ChromaTransformer2DModel": ({},),
     "WanTransformer3DModel": (
         {},

@@ -94,7 +94,7 @@ def families_page() -> str:
         elsewhere = ["memory"] if of_class or alike else []
         cells = [
             ["files", *memory] if by_folder else [],
-            ["files", *elsewhere] if own.loader and own.transformer and own.simpletuner else [],
+            ["files", *elsewhere] if own.loader_of("SimpleTuner") and own.transformer and own.simpletuner else [],
             *map(partial(of_kohya, family), ("sd-scripts", "musubi-tuner")),
             ["files", *(["memory"] if memory_judged(own) else []), "trains"] if own.own else [],
         ]

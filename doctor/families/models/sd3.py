@@ -54,6 +54,20 @@ def _tensors(config: Mapping[str, Any]) -> Shapes:
     return found
 
 
+_LOADER = Loader(
+    components={
+        "transformer": ("SD3Transformer2DModel",),
+        "text_encoder": _CLIP,
+        "text_encoder_2": _CLIP,
+        "text_encoder_3": ("T5EncoderModel", "T5ForConditionalGeneration", "T5Model"),
+        "tokenizer": ("CLIPTokenizer",),
+        "tokenizer_2": ("CLIPTokenizer",),
+        "tokenizer_3": ("T5Tokenizer", "T5TokenizerFast"),
+        "vae": ("AutoencoderKL",),
+    }
+)
+
+
 def _config(name: str) -> dict[str, Any]:
     return dict(LARGE if "large" in name else MEDIUM)
 
@@ -64,18 +78,6 @@ SD3 = replace(
     title="Stable Diffusion 3.5",
     transformer=replace(
         mined_class("SD3Transformer2DModel", "an SD3 transformer", ("pos_embed.pos_embed",)), tensors=_tensors
-    ),
-    loader=Loader(
-        components={
-            "transformer": ("SD3Transformer2DModel",),
-            "text_encoder": _CLIP,
-            "text_encoder_2": _CLIP,
-            "text_encoder_3": ("T5EncoderModel", "T5ForConditionalGeneration", "T5Model"),
-            "tokenizer": ("CLIPTokenizer",),
-            "tokenizer_2": ("CLIPTokenizer",),
-            "tokenizer_3": ("T5Tokenizer", "T5TokenizerFast"),
-            "vae": ("AutoencoderKL",),
-        }
     ),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 16),),
     published={
@@ -101,6 +103,7 @@ SD3 = replace(
         flavours={"medium": Flavour(_MEDIUM), "large": Flavour(_LARGE)},
         default="medium",
         taken=False,
+        loader=_LOADER,
     ),
     repos={"3.5-medium": _MEDIUM, "3.5-large": _LARGE},
 )

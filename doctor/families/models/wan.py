@@ -158,9 +158,10 @@ WAN21 = replace(
 WAN21_1B = replace(
     WAN21,
     name="wan21_1b",
+    simpletuner=None,
     title="Wan 2.1 1.3B",
     loader=None,
-    memory=replace(_MEMORY, word="", config=lambda name: dict(_SMALL)),
+    memory=replace(_MEMORY, word="", config=lambda name: dict(CONFIG_SMALL)),
     kohya=_musubi(WAN_1B, "WanModel", blocks=30),
     repos={},
 )

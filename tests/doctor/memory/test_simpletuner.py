@@ -50,6 +50,65 @@ def test_z_image_takes_what_was_measured(options: dict[str, Any], measured: floa
     assert total / GIB == pytest.approx(measured, rel=0.05)
 
 
+OFFLOAD = {"gradient_checkpointing_offload_attention": True}
+FP8 = {"base_model_precision": "fp8-torchao"}
+SD3 = {
+    "model_family": "sd3",
+    "model_flavour": ...,
+    "lora_rank": 128,
+    "optimizer": "adamw_bf16",
+    "train_batch_size": 3,
+}
+KREA2 = {"model_family": "krea2", "model_flavour": "raw", "fuse_qkv_projections": True}
+HIDREAM = {"model_family": "hidream", "model_flavour": "full", "lora_rank": 128}
+QWEN = {"model_family": "qwen_image", "model_flavour": "v1.0", "lora_rank": 8}
+
+
+@pytest.mark.parametrize(
+    ("options", "pixels", "measured", "near"),
+    [
+        (OFFLOAD, 512, 13.24, 0.05),
+        ({**INT8, **OFFLOAD}, 512, 7.61, 0.05),
+        (FP8, 512, 7.93, 0.05),
+        ({**FP8, "gradient_checkpointing": False}, 512, 37.50, 0.07),
+        ({**QWEN, **INT8, "gradient_checkpointing": False}, 1024, 63.48, 0.07),
+        ({**QWEN, **FP8}, 1024, 25.34, 0.05),
+        ({**SD3, "gradient_checkpointing": False}, 1024, 34.59, 0.06),
+        (SD3, 1024, 7.67, 0.07),
+        (
+            {**SD3, "gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4},
+            1024,
+            20.14,
+            0.06,
+        ),
+        ({**KREA2, "gradient_checkpointing": False}, 512, 40.09, 0.05),
+        (KREA2, 512, 30.06, 0.05),
+        ({**KREA2, **OFFLOAD}, 512, 30.50, 0.05),
+        ({**HIDREAM, "gradient_checkpointing": False}, 512, 44.58, 0.05),
+        ({**HIDREAM, **INT8}, 512, 17.99, 0.05),
+    ],
+)
+def test_more_of_its_families_take_what_was_measured(
+    options: dict[str, Any], pixels: int, measured: float, near: float
+) -> None:
+    total = sum(step_of(options, {**ONE_SIGN, "resolution": pixels}).values()) - CONTEXT
+    assert total / GIB == pytest.approx(measured, rel=near)
+
+
+def test_a_fused_projection_is_there_beside_the_three() -> None:
+    apart, fused = (step_of({**KREA2, "fuse_qkv_projections": one}) for one in (False, True))
+    assert fused["transformer"] - apart["transformer"] == 2 * (28 * 6144 * 9216 + 4 * 2560 * 7680)
+    assert fused["LoRA weights"] < apart["LoRA weights"]
+
+
+def test_a_film_has_its_pictures() -> None:
+    film = {**SET, "resolution": 512, "dataset_type": "video", "video": {"num_frames": 49}}
+    options = {"model_family": "hidream", "model_flavour": "full"}
+    assert run_of(options, film).recipe.datasets[0].frames == 49
+    assert run_of(options, {**film, "video": {}}).recipe.datasets[0].frames == 150
+    assert run_of(options, ONE_SIGN).recipe.datasets[0].frames == 1
+
+
 @pytest.mark.parametrize(("again", "measured"), [(False, 2.87), (True, 1.98)])
 def test_sd_1_5_takes_what_was_measured(again: bool, measured: float) -> None:
     options = {"model_family": "sd1x", "model_flavour": "dreamshaper", "lora_rank": 16, "optimizer": "adamw_bf16"}
