@@ -170,7 +170,9 @@ def _of(
 ) -> OfTrainer:
     """The class of a family, whose steps may be computed in more `ways` than all."""
     build = partial(of_module, module, name)
-    return OfTrainer(build, inputs, dict(lists), configs, left_out(*ends), (*WAYS, *ways), adapted, unlike)
+    return OfTrainer(
+        build, inputs, dict(lists), configs, left_out(*ends), (*WAYS, *ways), adapted=adapted, unlike=unlike
+    )
 
 
 def _offloaded(*ways: str) -> tuple[str, ...]:
