@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,9 +158,18 @@ class Running:
 
 
 def ours(
-    folder: Path, steps: int, qtype: str, kept: Path | None = None, device: str = "cpu", side: int = SIDE
+    folder: Path,
+    steps: int,
+    qtype: str,
+    kept: Path | None = None,
+    device: str = "cpu",
+    side: int = SIDE,
+    changes: Mapping[str, str] = {},
 ) -> Contender:
-    """zdoctor with the base in `qtype` ("none": bf16); `kept` is the folder of its quantized weights."""
+    """zdoctor with the base in `qtype` ("none": bf16); `kept` is the folder of its quantized weights.
+
+    `changes` are lines of the config with what stands in their place.
+    """
 
     def command(place: Path) -> list[str]:
         text = CONFIG.format(
@@ -175,6 +184,9 @@ def ours(
             steps=steps,
             rank=RANK,
         )
+        for line, other in changes.items():
+            assert line in text
+            text = text.replace(line, other)
         (place / "config.yaml").write_text(text)
         return [sys.executable, "-m", "zdoctor", "train", "config.yaml"]
 

@@ -72,6 +72,7 @@ class TextEmbeddings:
     masked: bool = False
     trained: TrainedText | None = None
     shown: list[Path] = field(default_factory=list)
+    ahead: dict[str, Embedding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folders = {name: self.components[name] for name in self.family.TEXT_PARTS}
@@ -85,7 +86,12 @@ class TextEmbeddings:
 
     def get(self, prompt: Prompt) -> Embedding:
         """Returns the embedding of one prompt, on the CPU."""
-        return self.cache.get(self.key(prompt))
+        key = self.key(prompt)
+        return self.ahead.get(key) or self.cache.get(key)
+
+    def read_ahead(self, prompts: Iterable[Prompt]) -> None:
+        """Reads the embeddings that will be asked for next. Raises TrainError."""
+        self.ahead = {key: self.ahead.get(key) or self.cache.get(key) for key in map(self.key, prompts)}
 
     def of(self, prompts: Sequence[Prompt]) -> list[Embedding]:
         """Returns the embeddings of prompts as the text encoders give them now."""

@@ -17,6 +17,7 @@ from ...families.record import Family
 from ...model.recipe import Loss
 from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
+from ..runtime.transfer import to_device
 
 # What a prompt gives the transformer, by the family's own names, on the CPU.
 Embedding = Mapping[str, Tensor]
@@ -166,6 +167,11 @@ def packed_channels(model: nn.Module) -> int:
     """The channels of the latents of a model that takes them in cells of 2 x 2."""
     config: Any = model.config
     return int(config.in_channels) // 4
+
+
+def stacked(texts: Sequence[Embedding], name: str, like: Tensor) -> Tensor:
+    """What prompts give by this name, one behind the other, on the device and in the dtype of `like`."""
+    return to_device(torch.stack([text[name] for text in texts]), like.device, like.dtype)
 
 
 def packed(latent: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import flux, mu_of_cells, packed, packed_channels, unpacked
+from ..runtime.transfer import to_device
+from . import flux, mu_of_cells, packed, packed_channels, stacked, unpacked
 
 RECORD: Family = IN_DIFFUSERS
 MODULE: str = "diffusers.models.transformers.transformer_chroma"
@@ -63,12 +64,12 @@ def predict(
         alone = (predict(model, noisy[n : n + 1], t[n : n + 1], [text]) for n, text in enumerate(texts))
         return torch.cat(list(alone))
     height, width = noisy.shape[2:]
-    states = torch.stack([text["states"] for text in texts]).to(noisy)
+    states = stacked(texts, "states", noisy)
     output = model(
         hidden_states=packed(noisy),
         encoder_hidden_states=states,
-        timestep=t.to(noisy.device, torch.float32),
-        img_ids=flux.cell_ids(height, width, 0).to(noisy.device),
+        timestep=to_device(t, noisy.device, torch.float32),
+        img_ids=to_device(flux.cell_ids(height, width, 0), noisy.device),
         txt_ids=torch.zeros(states.shape[1], 3, device=noisy.device),
         return_dict=False,
     )[0]

@@ -15,7 +15,8 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import mu_of_cells, packed, packed_channels, shift, unpacked
+from ..runtime.transfer import to_device
+from . import mu_of_cells, packed, packed_channels, shift, stacked, unpacked
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
@@ -75,15 +76,13 @@ def text_part(
     length = tokenizer.model_max_length if pooled else PROMPT
 
     def encode(texts: Sequence[str]) -> dict[str, Tensor]:
-        ids = tokenizer(
-            list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt"
-        ).to(device)
+        given = tokenizer(list(texts), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+        ids, mask = (to_device(given[name], device) for name in ("input_ids", "attention_mask"))
         if pooled:
-            return {"pooled": model(ids.input_ids).pooler_output}
+            return {"pooled": model(ids).pooler_output}
         if not masked:
-            return {"states": model(ids.input_ids)[0]}
-        states = model(ids.input_ids, attention_mask=ids.attention_mask)[0]
-        return {"states": states, "kept": ids.attention_mask.float()}
+            return {"states": model(ids)[0]}
+        return {"states": model(ids, attention_mask=mask)[0], "kept": mask.float()}
 
     return model, encode
 
@@ -101,22 +100,22 @@ def predict(
     cells, ids = packed(noisy), cell_ids(height, width, 0)
     count = cells.shape[1]
     for control in controls:
-        cells = torch.cat([cells, packed(control.to(noisy))], dim=1)
+        cells = torch.cat([cells, packed(to_device(control, noisy.device, noisy.dtype))], dim=1)
         ids = torch.cat([ids, cell_ids(control.shape[2], control.shape[3], 1)])
-    states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
+    states, pooled = (stacked(texts, name, noisy) for name in ("states", "pooled"))
     config: Any = model.config
     scale = torch.full((len(texts),), guidance, device=noisy.device) if config.guidance_embeds else None
     attention: dict[str, Tensor] | None = None
     if "kept" in texts[0]:
-        kept = torch.stack([text["kept"] for text in texts]).to(noisy.device).bool()
+        kept = to_device(torch.stack([text["kept"] for text in texts]), noisy.device).bool()
         every = torch.ones(len(texts), cells.shape[1], dtype=torch.bool, device=noisy.device)
         attention = {"attention_mask": torch.cat([kept, every], dim=1)[:, None, None, :]}
     output = model(
         hidden_states=cells,
         encoder_hidden_states=states,
         pooled_projections=pooled,
-        timestep=t.to(noisy.device, torch.float32),
-        img_ids=ids.to(noisy.device),
+        timestep=to_device(t, noisy.device, torch.float32),
+        img_ids=to_device(ids, noisy.device),
         txt_ids=torch.zeros(states.shape[1], 3, device=noisy.device),
         guidance=scale,
         joint_attention_kwargs=attention,

@@ -15,7 +15,8 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import packed, packed_channels, shift, unpacked
+from ..runtime.transfer import to_device
+from . import packed, packed_channels, shift, stacked, unpacked
 
 RECORD: Family = KLEIN_4B
 MODULE: str = "diffusers.models.transformers.transformer_flux2"
@@ -74,8 +75,8 @@ def predict(
     token.
     """
     height, width = noisy.shape[2:]
-    images = [noisy, *(one.to(noisy) for one in controls)]
-    states = torch.stack([text["states"] for text in texts]).to(noisy)
+    images = [noisy, *(to_device(one, noisy.device, noisy.dtype) for one in controls)]
+    states = stacked(texts, "states", noisy)
     tokens = torch.arange(states.shape[1])
     none = torch.zeros_like(tokens)
     config: Any = model.config
@@ -83,9 +84,9 @@ def predict(
     output = model(
         hidden_states=torch.cat([packed(one) for one in images], dim=1),
         encoder_hidden_states=states,
-        timestep=t.to(noisy.device, torch.float32),
-        img_ids=torch.cat([_ids(10 * number, one) for number, one in enumerate(images)]).to(noisy.device),
-        txt_ids=torch.stack([none, none, none, tokens], dim=-1).to(noisy.device),
+        timestep=to_device(t, noisy.device, torch.float32),
+        img_ids=to_device(torch.cat([_ids(10 * number, one) for number, one in enumerate(images)]), noisy.device),
+        txt_ids=to_device(torch.stack([none, none, none, tokens], dim=-1), noisy.device),
         guidance=scale,
         return_dict=False,
     )[0]

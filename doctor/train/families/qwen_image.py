@@ -16,6 +16,7 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
+from ..runtime.transfer import to_device
 from . import mu_of_cells, packed, packed_channels, shift, unpacked
 
 RECORD: Family = QWEN_IMAGE
@@ -75,10 +76,12 @@ def predict(
     lengths = torch.tensor([len(one) for one in states])
     kept = torch.arange(int(lengths.max())) < lengths[:, None]
     output = model(
-        hidden_states=torch.cat([packed(one.to(noisy)) for one in (noisy, *controls)], dim=1),
-        encoder_hidden_states=pad_sequence(states, batch_first=True).to(noisy),
-        encoder_hidden_states_mask=None if kept.all() else kept.to(noisy.device),
-        timestep=t.to(noisy.device, torch.float32),
+        hidden_states=torch.cat(
+            [packed(to_device(one, noisy.device, noisy.dtype)) for one in (noisy, *controls)], dim=1
+        ),
+        encoder_hidden_states=to_device(pad_sequence(states, batch_first=True), noisy.device, noisy.dtype),
+        encoder_hidden_states_mask=None if kept.all() else to_device(kept, noisy.device),
+        timestep=to_device(t, noisy.device, torch.float32),
         img_shapes=[shapes] * len(texts),
         return_dict=False,
     )[0]

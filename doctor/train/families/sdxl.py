@@ -14,7 +14,8 @@ from ...families.record import Family
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
-from . import plain_channels
+from ..runtime.transfer import to_device
+from . import plain_channels, stacked
 from .noising import timesteps
 
 RECORD: Family = SDXL
@@ -77,11 +78,11 @@ def predict(
     """
     height, width = (CELL * side for side in noisy.shape[2:])
     plain = torch.tensor([height, width, 0, 0, height, width])
-    states, pooled = (torch.stack([text[name] for text in texts]).to(noisy) for name in ("states", "pooled"))
-    sizes = torch.stack([text.get("sizes", plain) for text in texts]).to(noisy.device)
+    states, pooled = (stacked(texts, name, noisy) for name in ("states", "pooled"))
+    sizes = to_device(torch.stack([text.get("sizes", plain) for text in texts]), noisy.device)
     output: Tensor = model(
         noisy,
-        timesteps(t).to(noisy.device),
+        to_device(timesteps(t), noisy.device),
         encoder_hidden_states=states,
         added_cond_kwargs={"text_embeds": pooled, "time_ids": sizes},
         return_dict=False,

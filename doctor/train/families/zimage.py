@@ -14,6 +14,7 @@ from ...families.zimage.record import ZIMAGE
 from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
+from ..runtime.transfer import to_device
 from . import mu_of_cells, plain_channels
 
 RECORD: Family = ZIMAGE
@@ -63,9 +64,9 @@ def predict(
     controls: Sequence[Tensor] = (),
 ) -> Tensor:
     """The model takes the share of what is no noise, a frame axis, and gives the way from noise to latent."""
-    states = [text["states"].to(noisy.device, noisy.dtype) for text in texts]
+    states = [to_device(text["states"], noisy.device, noisy.dtype) for text in texts]
     images = list(noisy.unsqueeze(2).unbind(0))
-    output = model(images, (1.0 - t).to(noisy.device, torch.float32), states, return_dict=False)[0]
+    output = model(images, to_device(1.0 - t, noisy.device, torch.float32), states, return_dict=False)[0]
     return -torch.stack([value.float() for value in output]).squeeze(2)
 
 

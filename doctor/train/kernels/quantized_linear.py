@@ -25,6 +25,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .fused_nf4 import fused_on
+
 Quantization = Literal["none", "int8", "float8", "nf4", "float16"]
 
 # Largest code, and the storage type, of the formats with one scale a row.
@@ -143,9 +145,21 @@ def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def dequantize_nf4(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
     """Returns the weight (out x `columns`) that nf4's codes and scales stand for."""
-    levels = nn.functional.embedding(codes.int(), _pairs(dtype, codes.device))
-    weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(dtype)[..., None])
-    return weight.view(codes.shape[0], -1)[:, :columns]
+    make = _from_codes
+    if codes.device.type == "cuda" and not torch.compiler.is_compiling():  # which makes one kernel of it by itself
+        make = fused_on(codes.device, _from_codes)[0] or _from_codes
+    return make(codes, scale, _pairs(dtype, codes.device))[:, :columns]
+
+
+def why_not_fused(device: torch.device) -> str:
+    """Returns why nf4's weights are made by several kernels on a card; "" where by one."""
+    return fused_on(device, _from_codes)[1]
+
+
+def _from_codes(codes: Tensor, scale: Tensor, pairs: Tensor) -> Tensor:
+    levels = nn.functional.embedding(codes.int(), pairs)
+    weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(pairs.dtype)[..., None])
+    return weight.view(codes.shape[0], -1)
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from ..encode.text_embeddings import Prompt, TextEmbeddings, prompt_of
 from ..families import family_of
 from ..families.noising import FlowMatching, Noising
 from ..network.lora import Network
+from ..runtime.train_error import TrainError
+from ..runtime.transfer import to_device
 from .loss import background_losses, guidance_scales, guided_target, like, preserved_prompt, sample_losses
 from .timestep_sampling import sample_timesteps
 
@@ -59,6 +61,7 @@ class BatchLoss:
     dtype: torch.dtype
     ranks: Ranks
     noising: Noising = field(default_factory=FlowMatching)
+    ahead: tuple[int, _Batch | None] | None = None  # the number of a batch, and what was read of it
 
     def __post_init__(self) -> None:
         self.family = family_of(self.model)
@@ -82,7 +85,11 @@ class BatchLoss:
         Each part is to be followed back before the next is asked for: only one is in memory. Everything random in the
         batch is drawn from the seed and `index`, in every process alike.
         """
-        batch = self._draw(index, items)
+        number, batch = self.ahead or (-1, None)
+        self.ahead = None
+        if number != index:
+            batch = self._draw(index, items)
+        torch.manual_seed(mixed_seed(self.seed, index) + self.ranks.rank)  # for dropout
         if batch is None:
             return
         if self.loss.slider is not None:
@@ -94,10 +101,17 @@ class BatchLoss:
         del loss  # and with it what its backward pass needs
         yield from self._preservation_loss(batch)
 
+    def read_ahead(self, index: int, items: Sequence[TrainingItem]) -> None:
+        """Reads batch `index` while the device is busy with the one before; what cannot be read is told later."""
+        with suppress(TrainError):
+            batch = self._draw(index, items)
+            self.ahead = index, batch
+            if batch is not None:
+                self.texts.read_ahead(self._prompts(batch, batch.captions))
+
     def _draw(self, index: int, items: Sequence[TrainingItem]) -> _Batch | None:
         """This process's samples of batch `index`, with what is random about them."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, index))
-        torch.manual_seed(mixed_seed(self.seed, index) + self.ranks.rank)  # for dropout
         clean = torch.stack([self.latents.get(item) for item in items])
         noise = torch.randn(clean.shape, generator=generator)
         if self.loss.noise_offset:
@@ -132,8 +146,8 @@ class BatchLoss:
             t=t[own],
             weight=weight[own],
             scales=None if scales is None else scales[own],
-            mask=None if masks is None else weighed(masks)[own].to(self.device),
-            plain_mask=None if masks is None else torch.stack(masks)[own].to(self.device),
+            mask=None if masks is None else to_device(weighed(masks)[own], self.device),
+            plain_mask=None if masks is None else to_device(torch.stack(masks)[own], self.device),
             share=share,
         )
 
@@ -144,7 +158,7 @@ class BatchLoss:
         scale = self.loss.differential_guidance
         if scale is not None and scale != 1.0:
             target = guess.detach() + scale * (target - guess.detach())
-        losses = sample_losses(self.loss, guess, target, batch.mask, batch.t) * batch.weight.to(self.device)
+        losses = sample_losses(self.loss, guess, target, batch.mask, batch.t) * to_device(batch.weight, self.device)
         if batch.plain_mask is not None and self.loss.background_weight is not None:
             # by itself, whatever the picture and its noise weigh
             losses = losses + self.loss.background_weight * background_losses(
@@ -154,7 +168,7 @@ class BatchLoss:
 
     def _target(self, batch: _Batch) -> tuple[Tensor, Tensor]:
         """What the model is to answer, and what it answers without the network where that is asked for."""
-        target = before = self.noising.target(batch.clean, batch.noise, batch.t).to(self.device)
+        target = before = to_device(self.noising.target(batch.clean, batch.noise, batch.t), self.device)
         prior = batch.items[0].prior
         if prior or (batch.mask is not None and self.loss.background_weight is not None):
             with self.base_only():
@@ -216,8 +230,11 @@ class BatchLoss:
                 module.scale = scale
 
     def _predict(self, batch: _Batch, captions: Sequence[str]) -> Tensor:
-        prompts = [prompt_of(text, item) for text, item in zip(captions, batch.items, strict=True)]
+        prompts = self._prompts(batch, captions)
         return self.predict(batch.clean, batch.noise, batch.t, batch.controls, prompts, batch.items)
+
+    def _prompts(self, batch: _Batch, captions: Sequence[str]) -> list[Prompt]:
+        return [prompt_of(text, item) for text, item in zip(captions, batch.items, strict=True)]
 
     def unweighted_losses(self, clean: Tensor, noise: Tensor, t: Tensor, items: Sequence[TrainingItem]) -> Tensor:
         """Returns the unweighted loss of each item: latents and noise b x c x h x w, t in [0, 1] the share of
@@ -247,7 +264,7 @@ class BatchLoss:
         if self.recipe.tells_crops:
             sizes = (torch.tensor(item.told_sizes) for item in items)
             texts = [{**text, "sizes": one} for text, one in zip(texts, sizes, strict=True)]
-        noisy = self.noising.noisy(clean, noise, t).to(self.device, self.dtype)
+        noisy = to_device(self.noising.noisy(clean, noise, t), self.device, self.dtype)
         return self.family.predict(self.model, noisy, t, texts, self.loss.embedded_guidance, controls)
 
     @contextmanager

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...model.recipe import GuidanceTarget, Loss
 from ...train.dataset.training_items import TrainingItem
+from ..runtime.transfer import to_device
 
 HUBER = 0.01
 # What a difference between guess and target counts, by the name of the loss; the second is the threshold of some.
@@ -48,7 +49,7 @@ def guided_target(target: Tensor, blank: Tensor, scale: Tensor, t: Tensor, how: 
         blank = blank * (fit / (blank.square().sum(dim=(1, 2, 3), keepdim=True) + 1e-8))
     if how.fading:
         scale = 1.0 + (scale - 1.0) * t
-    return blank + scale.view(-1, 1, 1, 1).to(target.device) * (target - blank)
+    return blank + to_device(scale.view(-1, 1, 1, 1), target.device) * (target - blank)
 
 
 def like(value: Tensor, other: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ def like(value: Tensor, other: Tensor) -> Tensor:
 
 def sample_losses(loss: Loss, guess: Tensor, target: Tensor, mask: Tensor | None, t: Tensor) -> Tensor:
     """Returns the mean loss of each sample, b, at its noise level `t`; a mask (b x 1 x h x w) weighs it."""
-    value = LOSSES[loss.type](guess - target, thresholds(loss, t).view(-1, 1, 1, 1).to(guess.device))
+    value = LOSSES[loss.type](guess - target, to_device(thresholds(loss, t).view(-1, 1, 1, 1), guess.device))
     return (value if mask is None else value * mask).mean(dim=(1, 2, 3))
 
 

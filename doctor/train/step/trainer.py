@@ -118,6 +118,8 @@ class Trainer:
                     loss = part / count
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses.append(loss.detach())
+                if self.device.type == "cuda" and index + 1 < recipe.steps * count:
+                    self.objective.read_ahead(index + 1, self.batches.batch(index + 1))
         several = self.ranks.size > 1
         # first, over gloo, which notices a process that is gone
         total = self.ranks.sum(sum(loss.item() for loss in losses)) if several else 0.0
@@ -254,8 +256,8 @@ class Trainer:
         if self.ema is None or share is None:
             return
         with torch.no_grad():
-            for key, value in self.ema.items():
-                value.lerp_(self.parameters[key], 1.0 - share)
+            together: Any = torch._foreach_lerp_
+            together(list(self.ema.values()), [self.parameters[key] for key in self.ema], 1.0 - share)
 
     def _diagnosis(self) -> str:
         steps = ", ".join(str(step + 1) for step in self.bad)

@@ -129,6 +129,9 @@ def fill_transformer(
         install_tensors(model, {n: v if shares.covers(n) else values[n] for n, v in empty.items()}, quantized)
         shard_model(model, values, shares, device)
     check_no_meta(model)
+    for module in model.modules():  # tables that no file holds, which each pass would bring there
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = None if buffer is None else buffer.to(device)
 
 
 @dataclass(frozen=True)

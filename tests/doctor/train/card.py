@@ -1,23 +1,24 @@
-"""A device that is not the CPU where there is no other: its tensors compute on the CPU, and may not meet the CPU's.
+"""A CUDA card where there is none: its tensors compute on the CPU, and may not meet the CPU's.
 
-    python -m zdoctor.tests.doctor.train.card  < [{"run": {…}, "model": …, "adapter": …, "images": …, "output": …}]
+    python -c "import ctypes; ctypes.CDLL('LIBRARY'); from zdoctor.tests.doctor.train import card; card.main()" < RUNS
 
-A process of its own, because PyTorch takes the new device for the machine's accelerator from then on. `run` holds
-changes of RUN, "control" the folder of control images; the answer, the last line, is for each the losses, the
-evaluations, the files of the samples, how many tensors were on the card as each phase began, how often it gave free
-memory back, and how often the CPU had waited for the card by the end of each step.
-With "encoded" what the run of that output folder encoded is used again. With "fails", (a step, what CUDA says), the
-card works no more after that step, and the answer is its error.
+A process of its own, because PyTorch takes the new device for the machine's accelerator from then on; LIBRARY is
+card.cpp, compiled. RUNS is a pickled list of `Asked`; the answer, the last line, is for each what `_Watch` has seen,
+or the error.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import pickle
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,92 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from zdoctor.doctor.model.recipe import SamplePrompt
+from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import Job, TrainError, train
+from zdoctor.doctor.train.kernels import attention, float16
 from zdoctor.doctor.train.settings.names import CACHE
 
-from .patient import DATASET, Recorder, run_with
+from .patient import Recorder
 
-CARD = "card:0"
+CARD = "cuda:0"
+NAME = "A card that is none"
 COPIES = ("aten::_to_copy", "aten::copy_")
 # What gives numbers to the CPU, or tensors whose size the card has to tell.
-TELLING = ("aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::masked_select", "aten::_unique2")
+TELLING = (
+    *("aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::masked_select", "aten::_unique2"),
+    "aten::is_nonzero",
+)
 emptied: list[None] = []  # one for each time that the card gave back what is free
-waited: list[str] = []  # what the CPU had to wait for: numbers that it asked the card for
+waited: Counter[str] = Counter()  # what the CPU waited for, by the line that made it wait
 failed: list[str] = []  # what the card says to whatever is asked of it
+pinned: set[int] = set()  # addresses of host memory that the card reads by itself
+capability = [(8, 0)]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run, and the compute capability of the card. What the run of the folder `encoded` encoded is used again.
+
+    After the step of `fails` the card works no more, and says the words beside it.
+    """
+
+    run: Run
+    model: Path
+    images: Path
+    output: Path
+    adapter: Path | None = None
+    encoded: Path | None = None
+    capability: tuple[int, int] = (8, 0)
+    held_out: int = 0
+    fails: tuple[int, str] = (0, "")
+
+
+class Stream:
+    """An order of work. Its pieces have numbers; `seen` are the last ones of other streams that it waited for."""
+
+    def __init__(self, *_: Any) -> None:
+        self.number = 0
+        self.seen: dict[Stream, int] = {}
+
+    def wait_stream(self, other: Stream) -> None:
+        self.wait_event(other.record_event())
+
+    def wait_event(self, event: dict[Stream, int]) -> None:
+        for stream, number in event.items():
+            self.seen[stream] = max(number, self.seen.get(stream, 0))
+
+    def record_event(self) -> dict[Stream, int]:
+        return {**self.seen, self: self.number}
+
+
+default = Stream()
+current = [default]
+# By the storage of what lies on the card: who wrote it last, and who has read it since.
+wrote: dict[int, tuple[Stream, int]] = {}
+read: dict[int, dict[Stream, int]] = {}
+
+
+def _used(tensors: list[Tensor], written_to: list[Tensor]) -> None:
+    """Each piece of work comes after those of other streams that it depends on."""
+    stream = current[-1]
+    stream.number += 1
+
+    def comes_after(other: Stream, number: int) -> None:
+        assert other is stream or stream.seen.get(other, 0) >= number, "two streams use one tensor in no order"
+
+    for tensor in tensors:
+        key = tensor.untyped_storage()._cdata
+        if key in wrote:
+            comes_after(*wrote[key])
+        read.setdefault(key, {})[stream] = stream.number
+    for tensor in written_to:
+        key = tensor.untyped_storage()._cdata
+        for reader in read.pop(key, {}).items():
+            comes_after(*reader)
+        if key not in wrote:
+            weakref.finalize(tensor.untyped_storage(), lambda key=key: (wrote.pop(key, 0), read.pop(key, 0)))
+        wrote[key] = stream, stream.number
 
 
 class OnCard(Tensor):
@@ -75,13 +147,27 @@ class _MadeThere(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _computed(func, args, kwargs or {})
 
 
-class _Lists(TorchFunctionMode):
-    """torch.tensor tells no mode of the dispatcher what it does."""
+class _Functions(TorchFunctionMode):
+    """What tells no mode of the dispatcher what it does: numbers that become tensors, memory that is pinned."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        device = (kwargs or {}).pop("device", None) if func is torch.tensor else None
-        made = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func is Tensor.pin_memory:
+            assert not isinstance(args[0], OnCard)
+            return _pinned(args[0].clone())
+        if func is Tensor.tolist and isinstance(args[0], OnCard):
+            _waits()
+            return args[0].numbers.tolist()
+        device = kwargs.pop("device", None) if func in (torch.tensor, torch.as_tensor) else None
+        made = func(*args, **kwargs)
         return made if device is None else made.to(device)
+
+
+def _pinned(value: Tensor) -> Tensor:
+    address = value.untyped_storage().data_ptr()
+    pinned.add(address)
+    weakref.finalize(value.untyped_storage(), pinned.discard, address)
+    return value
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -96,16 +182,32 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         assert not strangers, f"{name} of tensors on the card and on the CPU"
     stays = bool(there) if name != "aten::copy_" else isinstance(args[0], OnCard)
     if (device := kwargs.get("device")) is not None:
-        stays = device.type == "card"
+        stays = device.type == "cuda"
         kwargs = {**kwargs, "device": torch.device("cpu") if stays else device}
         leaves, form = tree_flatten((args, kwargs))
-    if there and (name in TELLING or (name in COPIES and not stays)):
-        waited.append(name)
+    if name in TELLING and there:
+        _waits()
+    if name in COPIES and (there or stays):
+        source = args[0] if name == "aten::_to_copy" else args[1]
+        comes = stays and not isinstance(source, OnCard)
+        at_once = kwargs.get("non_blocking") or (name == "aten::copy_" and any(args[2:]))
+        by_itself = at_once and source.untyped_storage().data_ptr() in pinned
+        if (comes and not by_itself) or (not stays and there):
+            _waits()
     numbers = [value.numbers if isinstance(value, OnCard) else value for value in leaves]
     args, kwargs = tree_unflatten(numbers, form)
     if name == "aten::_conj":  # a mark on the tensor, which nothing below this heeds
         func = torch.ops.aten.conj_physical.default
     known = {id(value.numbers): value for value in there}
+    found = func(*args, **kwargs)
+    if (there or stays) and not func.is_view:
+        made = [value for value in tree_flatten(found)[0] if isinstance(value, Tensor)] if stays else []
+        old = {value.numbers.untyped_storage()._cdata for value in there}
+        changes = any(one.alias_info is not None and one.alias_info.is_write for one in func._schema.arguments)
+        _used(
+            [value.numbers for value in there],
+            [value for value in made if changes or value.untyped_storage()._cdata not in old],
+        )
 
     def placed(value: Any) -> Any:
         if not isinstance(value, Tensor) or not stays:
@@ -113,34 +215,86 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         same = known.get(id(value))  # what was changed in place
         return OnCard(value) if same is None else same
 
-    return tree_map(placed, func(*args, **kwargs))
+    return tree_map(placed, found)
 
 
-class _Module:
-    """What PyTorch asks of a device's module."""
+def _waits() -> None:
+    """Counts the line, of the product or of a library, that made the CPU wait for what the card is doing."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename == __file__ or "/torch/" in frame.f_code.co_filename):
+        frame = frame.f_back
+    waited[f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}" if frame else "?"] += 1
 
-    def is_initialized(self) -> bool:
-        return True
 
-    def is_available(self) -> bool:
-        return True
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """One of the kernels that a card has, since which is chosen asks for CUDA's own."""
+    if enable_gqa:
+        key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
+    if query.dim() == 3:
+        return _attention(query[None], key[None], value[None], attn_mask, dropout_p, is_causal, scale)[0]
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    found: Tensor = kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
+    return found
 
-    def device_count(self) -> int:
-        return 1
 
-    def current_device(self) -> int:
+class _Runtime:
+    """What BlockSwap asks of CUDA's runtime: to pin what lies at an address."""
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> int:
+        pinned.add(address)
         return 0
 
-    def manual_seed_all(self, seed: int) -> None: ...
+    def cudaHostUnregister(self, address: int) -> int:
+        pinned.discard(address)
+        return 0
 
-    def empty_cache(self) -> None:
-        emptied.append(None)
 
-    def _is_in_bad_fork(self) -> bool:
-        return False
+@contextmanager
+def _on(stream: Stream) -> Iterator[None]:
+    current.append(stream)
+    try:
+        yield
+    finally:
+        current.pop()
 
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        return [torch.bfloat16]
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+CUDA: dict[str, Any] = {
+    "_lazy_init": _answer(None),
+    "init": _answer(None),
+    "is_available": _answer(True),
+    "is_initialized": _answer(True),
+    "device_count": _answer(1),
+    "current_device": _answer(0),
+    "set_device": _answer(None),
+    "get_device_name": _answer(NAME),
+    "get_device_capability": lambda *_: capability[-1],
+    "manual_seed_all": _answer(None),
+    "_is_in_bad_fork": _answer(False),
+    "empty_cache": lambda: emptied.append(None),
+    "synchronize": _answer(None),
+    "max_memory_allocated": _answer(1),
+    "max_memory_reserved": _answer(1),
+    "reset_peak_memory_stats": _answer(None),
+    "Stream": Stream,
+    "current_stream": lambda *_: current[-1],
+    "stream": _on,
+    "cudart": _Runtime,
+}
 
 
 class _Watch(Recorder):
@@ -149,11 +303,12 @@ class _Watch(Recorder):
     def __init__(self, at: Callable[[int], None]) -> None:
         super().__init__(at)
         self.there: dict[str, int] = {}
-        self.waits: list[int] = []
+        self.waits: list[dict[str, int]] = []
 
     def step(self, step: int, total: int, loss: float, rate: float) -> None:
         super().step(step, total, loss, rate)
-        self.waits.append(len(waited))
+        self.waits.append(dict(waited))
+        waited.clear()
 
     def phase(self, text: str) -> None:
         self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
@@ -161,41 +316,51 @@ class _Watch(Recorder):
 
 def main() -> None:
     torch.set_num_threads(1)
-    _setup_privateuseone_for_python_backend("card", _Module())
+    torch.autograd.set_multithreading_enabled(False)  # a thread for the card would ask more of it
+    for name, value in CUDA.items():
+        setattr(torch.cuda, name, value)
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # assigning to `data` would lose the class
+    torch.nn.functional.scaled_dot_product_attention = _attention
+    for module in (attention, float16):
+        vars(module)["torch_attention"] = _attention
     answers: list[Any] = []
-    for one in json.load(sys.stdin):
-        samples = tuple(SamplePrompt(**sample) for sample in one["run"].pop("samples", ()))
-        if one.get("control"):
-            one["run"]["datasets"] = (replace(DATASET, control_folders=(one["control"],)),)
-        at, words = one.get("fails", (0, ""))
+    for asked in pickle.load(sys.stdin.buffer):
         failed.clear()
         emptied.clear()
-
-        def fail(step: int, at: int = at, words: str = words) -> None:
-            failed.extend([words] * (step == at))
-
-        if "encoded" in one:
-            shutil.copytree(Path(one["encoded"], CACHE), Path(one["output"], CACHE))
-        watch = _Watch(fail)
-        try:
-            with _MadeThere(), _Lists():  # type: ignore[no-untyped-call]
-                job = Job(
-                    run_with(**one["run"], samples=samples),
-                    Path(one["model"]),
-                    {"datasets/0": one["images"]},
-                    Path(one["output"]),
-                    adapter=one["adapter"] and Path(one["adapter"]),
-                    device=CARD,
-                    held_out=int("fails" not in one),
-                    progress=watch,
-                )
-                result = train(job)
-            parts = result.losses, result.evaluations, result.samples, watch.there, len(emptied), watch.waits
-            answers.append(parts)
-        except TrainError as error:
-            answers.append(str(error))
+        waited.clear()
+        capability.append(asked.capability)
+        if asked.encoded is not None:
+            shutil.copytree(asked.encoded / CACHE, asked.output / CACHE)
+        answers.append(_answered(asked))
     print(json.dumps(answers))
 
 
-if __name__ == "__main__":
-    main()
+def _answered(asked: Asked) -> Any:
+    def fail(step: int) -> None:
+        failed.extend([asked.fails[1]] * (step == asked.fails[0]))
+
+    watch = _Watch(fail)
+    try:
+        with _MadeThere(), _Functions():  # type: ignore[no-untyped-call]
+            job = Job(
+                asked.run,
+                asked.model,
+                {dataset.key: str(asked.images) for dataset in asked.run.recipe.datasets},
+                asked.output,
+                adapter=asked.adapter,
+                device=CARD,
+                held_out=asked.held_out,
+                progress=watch,
+            )
+            result = train(job)
+    except TrainError as error:
+        return str(error)
+    return {
+        "losses": result.losses,
+        "evaluations": result.evaluations,
+        "samples": result.samples,
+        "there": watch.there,
+        "emptied": len(emptied),
+        "waits": watch.waits,
+        "notes": watch.notes,
+    }
