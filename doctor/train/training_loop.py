@@ -29,6 +29,7 @@ from .runtime.run_lock import lock_run
 from .runtime.train_error import TrainError
 from .sampling.preview_samples import PreviewSamples
 from .settings.names import DTYPES
+from .step.pace import PaceWatch
 from .step.trainer import Trainer
 
 # How often another process looks whether the lock of the first is free, which a killed one leaves at once.
@@ -140,6 +141,7 @@ class TrainingLoop(RankLoop):
     journal: LossLog
     folder: RunFolder
     trackers: Trackers
+    pace: PaceWatch
     halted: bool = False
     kept: int = 0  # the step of the last state that was written
 
@@ -204,7 +206,8 @@ class TrainingLoop(RankLoop):
             if self.halted:
                 return
             begin = time.monotonic()
-            loss = trainer.advance()
+            with self.pace.step():
+                loss = trainer.advance()
             took = time.monotonic() - begin
             stop.step = max(stop.step, took)
             if stop.until is not None and stop.save == 0.0 and trainer.step < recipe.steps:

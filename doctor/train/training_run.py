@@ -22,6 +22,7 @@ from .families import scheduler_config
 from .families.noising import noising_of
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
+from .kernels.quantized_linear import why_not_fused
 from .network.lora import (
     add_adapter_removal,
     add_network,
@@ -43,6 +44,7 @@ from .settings.explain import explain
 from .settings.names import DTYPES, class_path
 from .step.batch_loss import BatchLoss
 from .step.optimizer import BY_BITSANDBYTES, try_optimizer
+from .step.pace import PaceWatch
 from .step.trainer import Trainer, TrainingState
 from .training_data import EncodedData, TrainingData, encode_training_data, read_training_data
 from .training_loop import RankLoop, TrainingLoop
@@ -182,6 +184,9 @@ def _made(
         use_float16(model)
     elif place.device.type == "cpu" and not place.compiled:
         optimize_for_cpu(model, all_again=recipe.offload.every_block_again)
+    on_card = place.device.type == "cuda" and not place.compiled
+    if on_card and base.kind == "nf4" and (why := why_not_fused(place.device)):
+        progress.note(f"The weights of nf4 go through memory four times as often as by one kernel of Triton: {why}.")
     removals = add_adapter_removal(model, base.adapter, place.dtype) if recipe.validation.painted else []
     network = add_network(model, covered, recipe.network, seed)
     parameters = trainable_parameters(network, file_prefix(recipe.network, base.family.RECORD.lora_prefix))
@@ -258,7 +263,10 @@ def _trained(
     )
     notes = RunFolder(output, run, record)
     trackers = Trackers(run, output, record, job.progress.note)
-    loop = TrainingLoop(job, trainer, preview, identity, held, journal, notes, trackers)
+    multiplies = torch.float16 if place.precision.scaled_float16 else place.dtype
+    spent = trainer.objective.latents.cache.spent
+    pace = PaceWatch(place.device, multiplies, place.compiled, job.progress.note, spent)
+    loop = TrainingLoop(job, trainer, preview, identity, held, journal, notes, trackers, pace)
     try:
         stopped = loop.train()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ class EncodingCache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.spent = [0.0, 0.0]  # seconds of reading, and those of the processor in it
 
     def has(self, key: str) -> bool:
         """Tells whether the entry is there and whole; after a power failure a file may lack bytes."""
@@ -38,9 +40,11 @@ class EncodingCache:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        file = self._file(key)
+        file, begin, work = self._file(key), time.monotonic(), time.thread_time()
         try:
-            return load_file(str(file))
+            found = load_file(str(file))
+            self.spent[:] = self.spent[0] + time.monotonic() - begin, self.spent[1] + time.thread_time() - work
+            return found
         except (SafetensorError, OSError) as error:
             raise TrainError(
                 f"{file} cannot be read any more ({first_line(error)}): another program has removed or changed it "

@@ -332,6 +332,7 @@ def main() -> None:
         if asked.encoded is not None:
             shutil.copytree(asked.encoded / CACHE, asked.output / CACHE)
         answers.append(_answered(asked))
+        print("done", asked.output.parent.name, file=sys.stderr, flush=True)
     print(json.dumps(answers))
 
 
