@@ -25,7 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .fused_nf4 import fused_on
+from .fused_nf4 import Dequantize, fused_on
 
 Quantization = Literal["none", "int8", "float8", "nf4", "float16"]
 
@@ -145,7 +145,7 @@ def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def dequantize_nf4(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
     """Returns the weight (out x `columns`) that nf4's codes and scales stand for."""
-    make = _from_codes
+    make: Dequantize = _from_codes
     if codes.device.type == "cuda" and not torch.compiler.is_compiling():  # which makes one kernel of it by itself
         make = fused_on(codes.device, _from_codes)[0] or _from_codes
     return make(codes, scale, _pairs(dtype, codes.device))[:, :columns]

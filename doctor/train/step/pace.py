@@ -63,8 +63,8 @@ class Pace:
         if self.spills and self.held >= FULL * self.memory > 0:
             held, memory = self.held / GIB, self.memory / GIB
             return (
-                f"The run holds {held:.1f} GiB of the card's {memory:.1f}: the driver moves the rest to the memory of "
-                "the computer. Lower the resolution or the batch size."
+                f"The run holds {held:.1f} GiB of the card's {memory:.1f}: the driver moves the rest to the memory "
+                "of the computer. Lower the resolution or the batch size."
             )
         if self.other and self.others >= MUCH:
             return f"Process {self.other} uses the card, too, and holds {self.others / GIB:.1f} GiB of it."

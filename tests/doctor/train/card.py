@@ -111,8 +111,13 @@ def _used(tensors: list[Tensor], written_to: list[Tensor]) -> None:
         for reader in read.pop(key, {}).items():
             comes_after(*reader)
         if key not in wrote:
-            weakref.finalize(tensor.untyped_storage(), lambda key=key: (wrote.pop(key, 0), read.pop(key, 0)))
+            weakref.finalize(tensor.untyped_storage(), _forgotten, key)
         wrote[key] = stream, stream.number
+
+
+def _forgotten(key: int) -> None:
+    wrote.pop(key, None)
+    read.pop(key, None)
 
 
 class OnCard(Tensor):
