@@ -37,6 +37,7 @@ from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
 from zdoctor.doctor.families.models.wan import CONFIG_SEEING as WAN_SEEING
+from zdoctor.doctor.families.record.steps import WHOLE
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import Case
@@ -117,6 +118,7 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
         "flux",
         {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True},
     ),
+    "musubi-tuner/SingleStreamDiT": ("krea2", {**KREA2_CONFIG, "layers": 4}),
     "musubi-tuner/WanModel": ("wan21", {"num_layers": 4}),
     "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING, "num_layers": 4}),
     "musubi-tuner/WanModel2.2": ("wan22_14b", {"num_layers": 4}),
@@ -292,7 +294,11 @@ def rehearsed_of_kohya(case: Case, name: str) -> int:
     assert of is not None
     published = OF[name].configs[-1 if name.endswith("/Flux2") else 0]
     counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=True)}
-    trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
+    trained = (
+        [WHOLE]
+        if OF[name].everywhere
+        else [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
+    )
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
     network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
     made = own_of_trainer(name, asked.way)

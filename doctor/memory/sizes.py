@@ -130,7 +130,7 @@ def _sizes(
     quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
     linears = (
         _layers(shapes)
-        if figures.whole
+        if figures.whole or (of_kohya is not None and of_kohya.everywhere)
         else block_linears(shapes, lists if of_kohya else figures.lora or family.targets(refiners=refiners))
     )
     every = block_linears(shapes, quantized)

@@ -125,6 +125,9 @@ QWEN3_VL = mined_class(
     "Qwen3VLForConditionalGeneration",
     "a Qwen3-VL text encoder",
     ("model.visual.deepstack_merger_list.0.linear_fc1.weight",),
+    by_kohya=lambda config, present, either: _under(_BEFORE)(
+        mined_tensors("Qwen3VLForConditionalGeneration", config), present
+    ),
 )
 _MISTRAL3 = mined_class(
     "Mistral3ForConditionalGeneration",

@@ -7,9 +7,10 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import QWEN3_VL_4B
-from ..record import Family, Flavour, Loader, Memory, Origin, SimpleTuner
+from ..record import Family, Flavour, Kohya, KohyaMemory, Loader, Memory, Origin, SimpleTuner
 from ..record.blank import FILES_ALONE
-from ..record.mined import mined_class
+from ..record.block_swap import of_the_last
+from ..record.mined import mined_class, mined_tensors
 from . import original_names
 
 # What ai-toolkit (27a03a91) writes into its source, krea2/krea2.py.
@@ -40,7 +41,12 @@ KREA2 = replace(
     FILES_ALONE,
     name="krea2",
     title="Krea 2",
-    transformer=mined_class("SingleStreamDiT", "a Krea 2 transformer", ("txtfusion.projector.weight",)),
+    transformer=mined_class(
+        "SingleStreamDiT",
+        "a Krea 2 transformer",
+        ("txtfusion.projector.weight",),
+        by_kohya=lambda config, present, either: mined_tensors("SingleStreamDiT", config),
+    ),
     loader=Loader(
         components={
             "transformer": ("SingleStreamDiT",),
@@ -75,6 +81,23 @@ KREA2 = replace(
     ),
     blocks=("blocks",),
     quantized_blocks=("blocks",),
+    kohya={
+        "musubi-tuner": Kohya(
+            script="krea2_train_network",
+            network_module="networks.lora_krea2",
+            files={"transformer": "dit", "text_encoder": "text_encoder", "vae": "vae"},
+            blocks=28,
+            guidance=1.0,
+            cache="kr2",
+            samples_only=True,
+            strict=True,
+            # it takes gradient_checkpointing_cpu_offload and does not do it
+            memory=KohyaMemory(
+                "musubi-tuner/SingleStreamDiT", ("blocks",), of_the_last, offloads=False, everywhere=True
+            ),
+            spare=("vae",),
+        )
+    },
     repos=_REPOS,
     in_diffusers="krea2 in diffusers",
 )

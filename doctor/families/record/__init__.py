@@ -277,8 +277,8 @@ class KohyaMemory:
     order, and `swaps` says how many of each wait in host memory. `left_out` finds the Linears that get no LoRA,
     `unscaled` those that fp8_scaled leaves in 16 bits. `whole_vae` says that the VAE computes in 32 bits. Each
     control image is of `control_pixels`, 0: as large as the picture. With `offloads` what blocks that are computed
-    again are given may wait in host memory. A model to be cast to 8 bits without scales is `cast_whole`: all of it is
-    on the card before that, beside what it becomes.
+    again are given may wait in host memory, with `everywhere` all Linears get a LoRA. A model to be cast to 8 bits
+    without scales is `cast_whole`: all of it is on the card before that, beside what it becomes.
     """
 
     steps: str
@@ -289,6 +289,7 @@ class KohyaMemory:
     whole_vae: bool = False
     control_pixels: int = 0
     offloads: bool = True
+    everywhere: bool = False
     cast_whole: bool = False
 
 
