@@ -335,7 +335,7 @@ OF_KOHYA: Mapping[str, OfTrainer] = {
     "musubi-tuner/HYVideoDiffusionTransformer": OfTrainer(
         partial(_hunyuan_video, split=False), _of_hunyuan_video, _MM_BLOCKS, left_out="img_mod|txt_mod|modulation"
     ),
-    "musubi-tuner/HYVideoDiffusionTransformer, split": OfTrainer(
+    "musubi-tuner/HYVideoDiffusionTransformerSplit": OfTrainer(
         partial(_hunyuan_video, split=True), _of_hunyuan_video, _MM_BLOCKS, left_out="img_mod|txt_mod|modulation"
     ),
     "musubi-tuner/WanModel": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_14B, WAN_1B)),
