@@ -59,6 +59,9 @@ TEXT_LAYERS: Mapping[tuple[int, int], str] = {
     (3840, 4096): "LTX-2",
     (4096, 2048): "LTX-Video",
     (2560, 3072): "ERNIE-Image",
+    (2560, 6144): "Krea 2",
+    (2048, 3584): "PRX",
+    (2304, 1792): "PRX",
 }
 # The channels of latents as a VAE makes them, and as they are packed.
 LATENTS: Mapping[int, str] = {
