@@ -118,8 +118,7 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
     if not (known is None or known.vague or known in table.general()):
         return known
-    above = lines.between(failure.begin - _ABOVE - 1, failure.begin) if failure.name == CUT_OFF else ()
-    told = by_version(failure, installed) or by_widths(failure) or cut_off(failure, above) or asserted(failure)
+    told = by_version(failure, installed) or by_widths(failure) or cut_off(failure) or asserted(failure)
     return told or (nothing(failure) if known in table.general() else None) or known
 
 
