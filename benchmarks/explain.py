@@ -16,8 +16,9 @@ with, odd the one that was looked at once, at the end. crash_verdicts.tsv has ho
 crashes_fresh.txt holds others, answered once before anything was mended by them; in front of each truth stands how
 that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise;
 crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is; the first answers of
-its held half stand judged likewise, as do those of crashes_trainers.txt. Of crashes_2026.tsv and crashes_general.tsv
-only addresses, verdicts and truths are kept, no text.
+its held half stand judged likewise, as do those of crashes_trainers.txt. Of crashes_2026.tsv,
+crashes_general.tsv, crashes_working.tsv and crashes_held.tsv (two judges) only addresses, verdicts and truths are
+kept, no text.
 """
 
 from __future__ import annotations

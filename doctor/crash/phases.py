@@ -167,7 +167,7 @@ def cut_off(failure: Failure) -> Known | None:
     last = shown[-1]
     told = None if last.code.startswith("assert ") else doing(last)
     imports = [] if told else [one for one in failure.frames if _IMPORT.match(one.code)]
-    imported = _IMPORT.match(imports[-1].code) if imports and last.function in ("<module>", "") else None
+    imported = _IMPORT.match(imports[-1].code) if imports else None
     if imported is not None:
         what = imported["module"] or imported["whole"]
         place = place_of(imports[-1])
@@ -176,18 +176,21 @@ def cut_off(failure: Failure) -> Known | None:
             f"{what} at {place}: most often a package is missing there, or two packages are of versions that do not "
             "go together."
         )
-        do = f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
-        return Known(cause, do, error=CUT_OFF, source=_SOURCE)
+        tried = (
+            f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
+        )
+        return Known(cause, _LOOK if what.startswith(".") else tried, error=CUT_OFF, source=_SOURCE)
     if told is None:
         return None
     phase, often = told
     return Known(
         "The log ends amid a traceback, before it says what went wrong. "
         f"The program was {phase} at {place_of(last)}; what fails there most often: {often}.",
-        "Look at the end of the output where it was made: the line that names the error comes after the last frame.",
+        _LOOK,
         error=CUT_OFF,
         source=_SOURCE,
     )
 
 
+_LOOK = "Look at the end of the output where it was made: the line that names the error comes after the last frame."
 _SOURCE = "https://docs.python.org/3/library/traceback.html"
