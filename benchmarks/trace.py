@@ -34,6 +34,7 @@ from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
+from zdoctor.doctor.families.models.sd3 import MEDIUM as SD35_MEDIUM
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
 from zdoctor.doctor.families.models.wan import CONFIG_SEEING as WAN_SEEING
@@ -114,6 +115,18 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "SimpleTuner/QwenImageTransformer2DModel": ("qwen_image", {"num_layers": 4}),
     "SimpleTuner/Lumina2Transformer2DModel": ("lumina2", {"cap_feat_dim": 2304, "num_layers": 5}),
     "SimpleTuner/ChromaTransformer2DModel": ("chroma in diffusers", {"num_layers": 2, "num_single_layers": 4}),
+    "SimpleTuner/SD3Transformer2DModel": (
+        "sd3",
+        {**SD35_MEDIUM, "num_layers": 4, "dual_attention_layers": [0, 1]},
+    ),
+    "SimpleTuner/Krea2Transformer2DModel": ("krea2 in diffusers", {"num_layers": 4}),
+    "SimpleTuner/HiDreamImageTransformer2DModel": (
+        "hidream",
+        {**HIDREAM_CONFIG, "num_layers": 2, "num_single_layers": 4, "llama_layers": [0] * 6},
+    ),
+    "SimpleTuner/WanTransformer3DModel": ("wan21", {"num_layers": 4}),
+    "SimpleTuner/LTX2VideoTransformer3DModel": ("ltx2", {"num_layers": 4}),
+    "SimpleTuner/ErnieImageTransformer2DModel": ("ernie_image", {"num_layers": 4}),
     "SimpleTuner/FluxTransformer2DModel": (
         "flux",
         {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True},

@@ -121,7 +121,7 @@ OF_FEW = [
 ]
 # of a UNet, whose prompts have so many tokens
 OF_UNET = [
-    ((32, 32), 77, 16),
+    ((48, 48), 77, 16),  # of less the innermost blocks have fewer than 32 rows
     ((64, 64), 77, 16),
     ((48, 64), 77, 128),
     ((128, 128), 77, 4),
