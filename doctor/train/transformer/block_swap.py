@@ -118,8 +118,7 @@ def swap_blocks(model: nn.Module, blocks: Sequence[nn.Module], device: torch.dev
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None and (id(module), name) not in away:
-                value = parameter.detach().to(device)
-                module._parameters[name] = nn.Parameter(value, requires_grad=parameter.requires_grad)
+                parameter.data = parameter.data.to(device)
         for name, buffer in module._buffers.items():
             if buffer is not None and (id(module), name) not in away:
                 module._buffers[name] = buffer.to(device)

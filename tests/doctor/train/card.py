@@ -160,6 +160,12 @@ class _Functions(TorchFunctionMode):
         if func is Tensor.pin_memory:
             assert not isinstance(args[0], OnCard)
             return _pinned(args[0].clone())
+        if getattr(func, "__self__", None) is Tensor.data and func.__name__ == "__set__":
+            parameter, value = args
+            if isinstance(value, OnCard):  # assigned, it would lose its class
+                made = torch.nn.Parameter(value, requires_grad=parameter.requires_grad)
+                swap: Any = torch.utils.swap_tensors
+                return swap(parameter, made)
         if func is Tensor.tolist and isinstance(args[0], OnCard):
             _waits()
             return args[0].numbers.tolist()
