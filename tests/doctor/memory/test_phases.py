@@ -243,7 +243,8 @@ def absent(architecture: str, **changes: Any) -> Memory | Unknown:
 
 
 @pytest.mark.parametrize(
-    "architecture", [f.name for f in families() if f.memory and f.memory.word == "" and mined_tables(f.class_name)]
+    "architecture",
+    [f.name for f in families() if f.memory and f.repos and f.memory.word == "" and mined_tables(f.class_name)],
 )
 def test_a_published_model_is_judged_before_it_is_fetched(architecture: str) -> None:
     told = absent(architecture)
