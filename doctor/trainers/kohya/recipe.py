@@ -225,8 +225,8 @@ def differences(run: Run, w: Written) -> Iterator[str]:
 
 def _of_texts(run: Run, w: Written) -> Iterator[str]:
     """The same of the text encoders."""
-    files = family_of(run.recipe.architecture).kohya[run.trainer].files
-    trained = {files[name] for name in text_rates(run, w)}
+    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    trained = {of_trainer.files[name] for name in text_rates(run, w)} if of_trainer is not None else set()
     if "clip_l" in trained:
         yield "the LoRA of CLIP-L is in the same file, by names that diffusers and ComfyUI read"
     if "t5xxl" in trained:

@@ -69,7 +69,7 @@ caption_extension = ".txt"
 SIMPLETUNER = json.dumps(
     {
         "model_type": "lora",
-        "model_family": "wan",
+        "model_family": "sana",
         "model_flavour": "t2v-480p-1.3b-2.1",
         "lora_rank": 16,
         "learning_rate": 1e-4,
@@ -100,7 +100,7 @@ FAMILIES = {
     "ai-toolkit MiniMax": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "minimax_h3"), "", "", "minimax_h3"),
     "musubi-tuner Wan": ("train.sh", MUSUBI, "data.toml", MUSUBI_DATA, "wan_flf2v-14B"),
     "sd-scripts SDXL": ("train.sh", SDXL, "data.toml", SDXL_DATA, "sdxl"),
-    "SimpleTuner Wan": ("config.json", SIMPLETUNER, "backend.json", json.dumps(BACKEND), "wan"),
+    "SimpleTuner Sana": ("config.json", SIMPLETUNER, "backend.json", json.dumps(BACKEND), "sana"),
 }
 
 
@@ -261,7 +261,7 @@ def test_a_pickle_that_such_a_model_is_published_as_is_not_complained_of(
 def test_a_dataset_that_nothing_looks_into_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive of pictures, a dataset of another kind than a folder, and pictures beyond those that are opened."""
     monkeypatch.chdir(tmp_path)
-    file, text, backend, *_ = FAMILIES["SimpleTuner Wan"]
+    file, text, backend, *_ = FAMILIES["SimpleTuner Sana"]
     remote = [{**BACKEND[0], "type": "huggingface", "dataset_name": "a/b"}, BACKEND[1]]
     patient(tmp_path, file, text, backend, json.dumps(remote))
     assert reason(examine_config(file, LiveWorld()).report, "datasets") == (
