@@ -174,7 +174,7 @@ def tests(device: str) -> Figures:
     chosen = ["--collect-only"] if device == "cpu" else []
     done = subprocess.run([*words, *chosen], capture_output=True, text=True, cwd=file.parents[3])
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "E   "))]
-    return {"right": done.returncode == 0, "last line": (done.stdout.splitlines() or [""])[-1], "failed": lines[:20]}
+    return {"right": done.returncode == 0, "last line": (done.stdout.splitlines() or [""])[-1], "lines": lines[:20]}
 
 
 def plain(config: Mapping[str, Any], device: str, side: int, steps: int) -> Figures:

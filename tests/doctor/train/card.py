@@ -3,8 +3,8 @@
     python -c "import ctypes; ctypes.CDLL('LIBRARY'); from zdoctor.tests.doctor.train import card; card.main()" < RUNS
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on; LIBRARY is
-card.cpp, compiled. RUNS is a pickled list of `Asked`; the answer, the last line, is for each what `_Watch` has seen,
-or the error.
+card.cpp, compiled. Without it, with a PyTorch for CUDA, the real card is taken. RUNS is a pickled list of `Asked`;
+the answer, the last line, is for each what `_Watch` has seen, or the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from zdoctor.doctor.train.settings.names import CACHE
 from .patient import Recorder
 
 CARD = "cuda:0"
+REAL = torch.version.cuda is not None  # a card is here
 NAME = "A card that is none"
 COPIES = ("aten::_to_copy", "aten::copy_")
 # What gives numbers to the CPU, or tensors whose size the card has to tell.
@@ -190,6 +191,9 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         raise torch.AcceleratorError(failed[0])
     if there and name not in COPIES:
         strangers = [value for value in tensors if value.dim() and not isinstance(value, OnCard)]
+        if strangers and name == "aten::index" and isinstance(args[0], OnCard):
+            _waits()  # it takes indices of the CPU there
+            strangers.clear()
         assert not strangers, f"{name} of tensors on the card and on the CPU"
     stays = bool(there) if name != "aten::copy_" else isinstance(args[0], OnCard)
     if (device := kwargs.get("device")) is not None:
@@ -325,8 +329,8 @@ class _Watch(Recorder):
         self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def pretend() -> None:
+    """Lets PyTorch take what is here for a card."""
     torch.autograd.set_multithreading_enabled(False)  # a thread for the card would ask more of it
     for name, value in CUDA.items():
         setattr(torch.cuda, name, value)
@@ -334,6 +338,12 @@ def main() -> None:
     torch.nn.functional.scaled_dot_product_attention = _attention
     for module in (attention, float16):
         vars(module)["torch_attention"] = _attention
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if not REAL:
+        pretend()
     answers: list[Any] = []
     for asked in pickle.load(sys.stdin.buffer):
         failed.clear()
@@ -353,7 +363,10 @@ def _answered(asked: Asked) -> Any:
 
     watch = _Watch(fail)
     try:
-        with _MadeThere(), _Functions():  # type: ignore[no-untyped-call]
+        with ExitStack() as modes:
+            for mode in () if REAL else (_MadeThere, _Functions):
+                made: Any = mode
+                modes.enter_context(made())
             job = Job(
                 asked.run,
                 asked.model,
