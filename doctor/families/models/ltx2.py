@@ -53,7 +53,11 @@ LTX2 = replace(
     ),
     # simpletuner/helpers/models/ltxvideo2/model.py (bc8e6ab7); 2.3 and 2.5 are other models
     simpletuner=SimpleTuner(
-        family="ltxvideo2", flavours={"dev": Flavour("Lightricks/LTX-2")}, default="dev", taken=False
+        family="ltxvideo2",
+        flavours={"dev": Flavour("Lightricks/LTX-2")},
+        default="dev",
+        taken=False,
+        others=("dev-fp4", "dev-fp8", "2.3-dev", "2.3-distilled", "2.5-dev", "2.5-distilled"),
     ),
     repos={"ltx-2": "Lightricks/LTX-2"},
 )

@@ -109,6 +109,7 @@ _SIMPLETUNER = SimpleTuner(
     family="sdxl",
     flavours={"base-1.0": Flavour(_BASE)},
     default="base-1.0",
+    others=("base-0.9", "refiner-0.9", "refiner-1.0"),
     linears=("to_k", "to_q", "to_v", "to_out.0"),
     taken=False,
     segments="",
@@ -137,6 +138,7 @@ SD15 = replace(
             "1.4": Flavour("CompVis/stable-diffusion-v1-4"),
         },
         default="dreamshaper",
+        others=("realvis",),
     ),
     repos={"v1-5": "stable-diffusion-v1-5/stable-diffusion-v1-5"},
 )

@@ -251,6 +251,7 @@ class SimpleTuner:
     gradient_checkpointing_interval counts are blocks that are computed again `together`, one of which is computed
     `apart`, or it is passed over (""). `loader` is what it opens where ai-toolkit opens something else. `fuses`: with
     fuse_qkv_projections query, key and value are there a second time, as one Linear, which has the LoRA.
+    `others` are flavours of that model_family of which there is no record.
     """
 
     family: str
@@ -267,6 +268,7 @@ class SimpleTuner:
     segments: str = "together"
     loader: Loader | None = None
     fuses: bool = False
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def _members(name: str) -> dict[str, SimpleTuner]:
 
 def flavours_of(name: str) -> frozenset[str]:
     """Every model_flavour of a model_family, none where it has no record."""
-    return frozenset(flavour for member in _members(name).values() for flavour in member.flavours)
+    return frozenset(flavour for member in _members(name).values() for flavour in (*member.flavours, *member.others))
 
 
 def _family(options: Written) -> tuple[str | None, Flavour]:
@@ -219,6 +219,8 @@ def _family(options: Written) -> tuple[str | None, Flavour]:
     for architecture, member in members.items():
         if flavour in member.flavours:
             return architecture, member.flavours[flavour]
+        if flavour in member.others:  # another model, which is not to be judged as this one
+            return f"{name} {flavour}", Flavour("", flavour)
     return next(iter(members), _ARCHITECTURES.get(name, name)) or None, Flavour("", flavour or None)
 
 
