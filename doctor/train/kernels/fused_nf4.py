@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,10 +46,12 @@ def fused() -> Dequantize:
         times = tl.load(scale + at // BLOCK, mask=there, other=0.0).to(tl.float32)
         tl.store(weight + at, (level * times).to(dtype), mask=there)
 
+    kernel: Any = rebuild
+
     def run(codes: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
         weight = torch.empty(codes.shape[0], 2 * codes.shape[1], dtype=levels.dtype, device=codes.device)
         count, block, scale = weight.numel(), weight.numel() // scale.numel(), scale.to(levels.dtype)
-        rebuild[(triton.cdiv(count, WEIGHTS),)](codes, scale, levels, weight, count, BLOCK=block, SIZE=WEIGHTS)
+        kernel[(triton.cdiv(count, WEIGHTS),)](codes, scale, levels, weight, count, BLOCK=block, SIZE=WEIGHTS)
         return weight
 
     return run

@@ -162,11 +162,11 @@ class PaceWatch:
 def products_rate(device: torch.device, dtype: torch.dtype) -> tuple[float, dict[str, Any]]:
     """Returns operations a second of large products, at the card's full clock, and what NVML says amid them."""
     one = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
-    one @ one
+    torch.mm(one, one)
     CUDA.synchronize(device)
     begin = time.monotonic()
     for _ in range(TIMES):
-        one @ one
+        torch.mm(one, one)
     said = nvml(device)
     CUDA.synchronize(device)
     rate = 2 * SIDE**3 * TIMES / (time.monotonic() - begin)

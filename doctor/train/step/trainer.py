@@ -256,7 +256,7 @@ class Trainer:
         if self.ema is None or share is None:
             return
         with torch.no_grad():
-            together: Any = torch._foreach_lerp_
+            together: Any = torch._foreach_lerp_  # pyright: ignore[reportPrivateImportUsage]
             together(list(self.ema.values()), [self.parameters[key] for key in self.ema], 1.0 - share)
 
     def _diagnosis(self) -> str:
