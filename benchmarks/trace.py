@@ -29,11 +29,14 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from zdoctor.doctor.families import family_of, trained
+from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIPTS
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
 from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_9B
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
+from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
+from zdoctor.doctor.families.models.sd3 import LARGE as SD3_LARGE
 from zdoctor.doctor.families.models.sd3 import MEDIUM as SD35_MEDIUM
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
@@ -54,6 +57,7 @@ from zdoctor.doctor.trainers.read import Found, read_config
 from zdoctor.maintenance.native_meta import use_native_meta
 from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
 from zdoctor.maintenance.of_trainers import own_of_trainer
+from zdoctor.maintenance.sd_scripts_classes import OF_SD_SCRIPTS as OWN_OF_SD_SCRIPTS
 from zdoctor.maintenance.trainer_classes import own
 
 SYSTEM = System("linux", "6", "3.11", "/c", "/h", 4, 32 * GIB, 28 * GIB)
@@ -136,8 +140,30 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING, "num_layers": 4}),
     "musubi-tuner/WanModel2.2": ("wan22_14b", {"num_layers": 4}),
     "musubi-tuner/WanModel2.2I2V": ("wan22_14b_i2v", {"in_channels": 36, "num_layers": 4}),
+    "sd-scripts/UNet2DConditionModel": ("sd15", dict(SD15_CONFIG)),
+    "sd-scripts/SdxlUNet2DConditionModel": ("sdxl", dict(SDXL_CONFIG)),
+    "sd-scripts/MMDiT": ("sd3", {**SD3_LARGE, "num_layers": 4}),
+    "sd-scripts/NextDiT": ("lumina2", {**NEXT_DIT, "n_layers": 4}),
+    "sd-scripts/Anima": ("anima", {**ANIMA_OF_SD_SCRIPTS, "num_blocks": 4}),
     "musubi-tuner/Flux2": ("flux2_klein_9b", {**KLEIN_9B_CONFIG, "depth": 2, "depth_single_blocks": 4}),
 }
+
+
+# (pixels, batch, rank, checkpointing, in 8 bits, other options) of sd-scripts' families
+OF_SD_SCRIPTS = (
+    *((512, 1, 16, True, False, ""), (512, 2, 96, True, False, ""), (1024, 1, 16, True, False, "")),
+    *((1024, 1, 96, True, True, ""), (1024, 2, 16, True, False, ""), (768, 2, 32, True, True, "")),
+    *((512, 1, 16, False, False, ""), (512, 2, 64, False, False, ""), (1024, 1, 32, False, False, "")),
+    *((512, 1, 96, False, True, ""), (1024, 1, 64, True, False, "--full_bf16")),
+    (512, 1, 64, False, False, "--full_bf16"),
+)
+OF_UNET = (
+    *(
+        (1024, 1, 32, True, False, "--network_args conv_dim=32"),
+        (512, 1, 32, False, False, "--network_args conv_dim=32"),
+    ),
+    (512, 1, 16, False, False, "in full"),
+)
 
 
 class Setting(NamedTuple):
@@ -152,6 +178,7 @@ class Setting(NamedTuple):
     is_old: bool = False
     frames: int = 1
     offloads: bool = False
+    more: str = ""
 
 
 def _is_given_images(architecture: str) -> bool:
@@ -213,6 +240,10 @@ def run_of(one: Setting) -> Run:
 def settings_of_kohya(name: str) -> Iterator[Setting]:
     architecture = OF_KOHYA[name][0]
     controls = int(_is_given_images(architecture))
+    if name in OWN_OF_SD_SCRIPTS:
+        for size, count, rank, again, quantized, more in (*OF_SD_SCRIPTS, *(OF_UNET if "UNet" in name else ())):
+            yield Setting(architecture, name, size, count, rank, quantized, again, more=more)
+        return
     memory = family_of(architecture).memory
     films = memory is not None and memory.frames > 0
     for size, count, rank, again, quantized in product((512, 1024), (1, 2), (16, 96), (True, False), (True, False)):
@@ -251,8 +282,9 @@ def run_of_kohya(one: Setting) -> Run:
     flags = " --gradient_checkpointing" * one.checkpointing + " --fp8_base" * one.quantized
     flags += " --model_type chroma" * (one.architecture == "chroma")
     flags += " --gradient_checkpointing_cpu_offload" * one.offloads
+    flags += "" if one.more == "in full" else f" --sdpa {one.more}"
     text = (
-        f"accelerate launch {kohya.script}.py --{kohya.files['transformer']} /m/t --mixed_precision bf16 "
+        f"accelerate launch {kohya.script}.py --{next(iter(kohya.files.values()))} /m/t --mixed_precision bf16 "
         f"--output_dir o --network_module {kohya.network_module} --network_dim {one.rank} --dataset_config d.toml "
         f"--network_train_unet_only --cache_latents --cache_text_encoder_outputs{flags}"
     )
@@ -306,19 +338,17 @@ def rehearsed_of_kohya(case: Case, name: str) -> int:
     asked, of = asked_of(case), case.sizes.of_kohya
     assert of is not None
     published = OF[name].configs[-1 if name.endswith("/Flux2") else 0]
-    counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=True)}
-    trained = (
-        [WHOLE]
-        if OF[name].everywhere
-        else [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
-    )
+    counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=False)}
+    lists = of.lists or (WHOLE,)
+    trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
+    trained = [WHOLE] if OF[name].everywhere or not trained else trained
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
-    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
-    made = own_of_trainer(name, asked.way)
+    half, windows = case.recipe.precision.network, case.recipe.network.conv_rank
+    way = asked.way + " half" * bool(half) + " windows" * bool(windows)
+    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=OF[name].excluded(way) or of.left_out)
+    made = own_of_trainer(name, way)
     again = asked.checkpointing
-    step = Step(
-        name, {**published, **counts}, of.lists, trained, batch, network, asked.way, checkpointing=again, own=made
-    )
+    step = Step(name, {**published, **counts}, lists, trained, batch, network, way, checkpointing=again, own=made)
     if case.recipe.offload.activations:
         assert made is not None
         step = replace(step, own=replace(made, build=partial(_waiting, made.build)))
@@ -373,13 +403,21 @@ def _encoders(architecture: str) -> dict[str, Component]:
     return {name: Component(name, "/m/e", "", {}, (), needed={"a.weight": (1, 1)}) for name in unknown}
 
 
+def of_trainer(name: str, architecture: str) -> str:
+    """The class that says how large its parts are."""
+    family = family_of(architecture)
+    kohya = family.kohya.get(name.partition("/")[0])
+    own = {} if kohya is None else kohya.classes
+    return own[family.loader.main][0] if family.loader and family.loader.main in own else family.class_name
+
+
 def main(families: list[str], *, full: bool) -> None:
     print(f"{'setting':84} {'rehearsed':>9} {'predicted':>9}  GiB")
     errors: list[float] = []
     for asked in families or (*MODELS, *OF_KOHYA):
         of_kohya = asked if "/" in asked else ""
         architecture, config = OF_KOHYA[asked] if of_kohya else (asked, MODELS[asked][full])
-        name = family_of(architecture).class_name
+        name = of_trainer(of_kohya, architecture)
         main = loader.main if (loader := family_of(architecture).loader) else "transformer"
         part = Component(main, "/m/t", name, config, (), needed=needed_tensors(name, config))
         folder = ModelFolder("/m", "diffusers", "/m", {main: part, **_encoders(architecture)})
@@ -393,7 +431,7 @@ def main(families: list[str], *, full: bool) -> None:
             words = (
                 f"{architecture} {one.trainer} {one.pixels} px, batch {one.batch}, rank {one.rank}, "
                 f"{'8 bits' if one.quantized else 'bf16'}, {'' if one.checkpointing else 'not '}checkpointed"
-                f"{', float16' if one.is_old else ''}"
+                f"{', float16' if one.is_old else ''} {one.more}"
             )
             seconds = time.monotonic() - began
             print(f"{words:84} {found / GIB:9.2f} {said / GIB:9.2f}  {errors[-1]:+.1%}, {seconds:.0f} s", flush=True)

@@ -31,9 +31,11 @@ class Keywords:
         self.made_of: Any = getattr(module, source.made_of) if source.made_of else None
         parameters = inspect.signature(self.made_of or self.kind.__init__).parameters.values()
         self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        if self.made_of:  # as its fields are made, or of what has no default as it is published
+        if source.trainer:  # of what has no default as it is published
+            self.defaults = {**source.configs[0], **self.defaults}
+        if self.made_of:  # as its fields are made
             made = {f.name: f.default_factory() for f in fields(self.made_of) if callable(f.default_factory)}
-            self.defaults = {**source.configs[0], **self.defaults, **made}
+            self.defaults = {**self.defaults, **made}
 
     def build(self, config: Mapping[str, Any], *, lift: bool = False) -> Any:
         every = {**self.defaults, **config}
@@ -55,7 +57,7 @@ def module_of(name: str) -> Any:
         with suppress(ImportError):
             return importlib.import_module(name)
         importlib.import_module("transformers")  # which looks for torchvision, once
-        for other in ("einops", "torchvision", "torchvision.transforms"):
+        for other in ("einops", "cv2", "torchvision", "torchvision.transforms"):
             sys.modules.setdefault(other, Mock(__spec__=None))
         return importlib.import_module(name)
 

@@ -16,8 +16,10 @@ from zdoctor.doctor.families.components.published import (
     QWEN3_VL_8B,
     UMT5_XXL,
 )
+from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIPTS
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.krea2 import CONFIG
+from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.sd3 import LARGE as SD35_LARGE
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
@@ -87,6 +89,8 @@ def _of_ai_toolkit(name: str, module: str, *configs: Mapping[str, Any], kind: st
 def _of_musubi(name: str, module: str, *configs: Mapping[str, Any], kind: str = "", made_of: str = "") -> Source:
     return Source(name, f"musubi_tuner.{module}", configs or ({},), "musubi-tuner 30c658c4", kind or name, made_of)
 
+
+_SD_SCRIPTS = "sd-scripts 48d368fa"
 
 CLASSES = (
     Source("ZImageTransformer2DModel", "diffusers", ({}, {"siglip_feat_dim": 1152})),
@@ -163,4 +167,6 @@ CLASSES = (
     _of_musubi("WanVAE_", "wan.modules.vae", WAN_VAE),
     _of_musubi("T5Encoder", "wan.modules.t5", WAN_T5),
     _of_musubi("XLMRobertaCLIP", "wan.modules.clip", WAN_CLIP),
+    Source("NextDiT", "library.lumina_models", (NEXT_DIT,), _SD_SCRIPTS),
+    Source("Anima", "library.anima_models", (ANIMA_OF_SD_SCRIPTS,), _SD_SCRIPTS),
 )

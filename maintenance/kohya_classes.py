@@ -22,6 +22,7 @@ from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFI
 from zdoctor.doctor.families.models.hunyuan_video import HUNYUAN_VIDEO
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.wan import WAN_1B, WAN_14B, WAN_22, WAN_SEEING, WAN_SEEING_22
+from zdoctor.doctor.families.record.steps import WHOLE
 from zdoctor.doctor.train.rehearsal.inputs import Batch, Called
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
@@ -37,8 +38,11 @@ _again = checkpoint.checkpoint
 class OfTrainer:
     """A class: how it is built and called, its lists of blocks with what counts them, and its published configs.
 
-    `left_out` finds the Linears of blocks that get no LoRA; with `everywhere` those outside of blocks get one, too.
-    `ways` are those that a step may compute in. Blocks of the list `adapted` have another LoRA, which does not learn.
+    `left_out` finds the Linears of blocks that get no LoRA, `left_out_of_windows` those that get none where
+    convolutions of several pixels do; with `everywhere` those outside of blocks get one, too. `ways` are those that a
+    step may compute in: "float8" says that frozen weights are in 8 bits (`scaled`, or as they are), "half" that the
+    LoRA is in 16, "windows" that convolutions are trained, "full" that attention is computed in full. `alike`: each
+    of several pictures holds what one does. Blocks of the list `adapted` have another LoRA, which does not learn.
     `unlike` is a key of a config by which blocks differ, with how many of them each of its values makes.
     """
 
@@ -51,6 +55,13 @@ class OfTrainer:
     everywhere: bool = False
     adapted: str = ""
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ())
+    left_out_of_windows: str = ""
+    scaled: bool = True
+    alike: bool = False
+
+    def excluded(self, way: str) -> str:
+        """What finds the Linears without a LoRA."""
+        return self.left_out_of_windows if "windows" in way else self.left_out
 
 
 def own_of_kohya(of: OfTrainer, way: str) -> Own:
@@ -59,16 +70,26 @@ def own_of_kohya(of: OfTrainer, way: str) -> Own:
     def build(config: Mapping[str, Any]) -> Any:
         under_autocast()
         model = of.build(config).to("meta", torch.bfloat16)
-        for block, module in list(model.named_modules()):
-            if "float8" in way and isinstance(module, nn.Linear) and block.partition(".")[0] in of.lists:
-                replace_module(model, block, Float8(module))
+        for block, module in list(model.named_modules()) if "float8" in way else ():
+            if WHOLE in of.lists or block.partition(".")[0] in of.lists:
+                _put_in_8_bits(model, block, module, of.scaled)
+        if way.endswith("full"):
+            model.set_use_sdpa(False)
         model.forward = partial(AUTOCAST.computes, model.forward)
         return model
 
     def inputs(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
         return (), of.inputs(model, batch)
 
-    return Own(build, inputs, lora=Lora, trains=True)
+    lora = partial(Lora, dtype=torch.bfloat16 if "half" in way else torch.float32)
+    return Own(build, inputs, lora=lora, trains=True, windows="windows" in way)
+
+
+def _put_in_8_bits(model: nn.Module, name: str, module: nn.Module, scaled: bool) -> None:
+    if scaled and isinstance(module, nn.Linear):
+        replace_module(model, name, Float8(module))
+    elif not scaled and isinstance(module, nn.Linear | nn.Conv2d):
+        module.weight = nn.Parameter(module.weight.detach().to(torch.float8_e4m3fn), requires_grad=False)
 
 
 def under_autocast() -> None:
@@ -87,17 +108,24 @@ def _checkpoint(block: Any, *given: Any, use_reentrant: bool = False, **named: A
 
 
 class Lora(nn.Module):
-    """A Linear with a LoRA in 32 bits, which is multiplied in the type of autocast."""
+    """A Linear or convolution with a LoRA in 32 bits or 16, which is multiplied in the type of autocast."""
 
-    def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
+    def __init__(
+        self, base: nn.Module, shape: tuple[int, int], rank: int, dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
         self.base = base
-        self.down = nn.Parameter(torch.zeros(rank, shape[1]))
-        self.up = nn.Parameter(torch.zeros(shape[0], rank))
+        window = base.kernel_size if isinstance(base, nn.Conv2d) else ()
+        self.down = nn.Parameter(torch.zeros(rank, shape[1], *window, dtype=dtype))
+        self.up = nn.Parameter(torch.zeros(shape[0], rank, *(1 for _ in window), dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.base(x)
-        added = nn.functional.linear(nn.functional.linear(x, self.down), self.up)
+        if isinstance(self.base, nn.Conv2d):
+            down = nn.functional.conv2d(x, self.down, None, self.base.stride, self.base.padding)
+            added = nn.functional.conv2d(down, self.up)
+        else:
+            added = nn.functional.linear(nn.functional.linear(x, self.down), self.up)
         return found + added * 1.0 * 0.5
 
     def __getattr__(self, name: str) -> Any:
@@ -173,18 +201,18 @@ def _flux(module: str, config: Mapping[str, Any], **named: Any) -> Any:
 
 
 def _flux_of_sd_scripts(config: Mapping[str, Any]) -> Any:
-    _without_helpers()
+    without_helpers()
     return _flux("library.flux_models", config)
 
 
-def _without_helpers() -> None:
+def without_helpers() -> None:
     """In place of what no forward pass takes, and what asks for packages that need not be there."""
     for other in ("utils", "device_utils", "custom_offloading_utils"):
         sys.modules.setdefault(f"library.{other}", Mock())
 
 
 def _chroma(config: Mapping[str, Any]) -> Any:
-    _without_helpers()
+    without_helpers()
     module = import_module("library.chroma_models")
     return module.Chroma(replace(module.chroma_params, **config))
 

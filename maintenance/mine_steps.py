@@ -143,8 +143,14 @@ def mined(
     return {
         "config": {key: value for key, value in published.items() if isinstance(value, bool)},
         "numbers": _numbers_of_blocks(name, config, lists),
-        "ways": {way: {much: _of_all(name, config, lists, way, much) for much in PICTURES} for way in ways},
+        "ways": {way: _of_pictures(name, config, lists, way) for way in ways},
     }
+
+
+def _of_pictures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str) -> dict[str, Any]:
+    if name in OF_TRAINERS and OF_TRAINERS[name].alike:
+        return dict.fromkeys(PICTURES, _of_all(name, config, lists, way, "one"))
+    return {much: _of_all(name, config, lists, way, much) for much in PICTURES}
 
 
 def _numbers_of_blocks(name: str, config: Mapping[str, Any], lists: Mapping[str, str]) -> dict[str, int]:
@@ -231,7 +237,7 @@ def _run(
 ) -> Held:
     size, cells, text, rank = setting
     batch = Batch(size, (1, *cells), text)
-    left_out = OF_TRAINERS[name].left_out if name in OF_TRAINERS else ""
+    left_out = OF_TRAINERS[name].excluded(way) if name in OF_TRAINERS else ""
     network = Network(rank=rank, alpha=rank, excluded=left_out)
     step = Step(
         name,

@@ -137,7 +137,7 @@ OF_MUSUBI: Mapping[str, tuple[str, Mapping[str, object]]] = {
 def musubi_command(architecture: str, options: Mapping[str, object]) -> str:
     model, chosen = OF_MUSUBI[architecture]
     more = {"network_module": f"networks.lora_{model}", **chosen, **options}
-    return _command(f"{model}_train_network.py", more)
+    return command(f"{model}_train_network.py", more)
 
 
 @cache
@@ -160,18 +160,18 @@ LORA = {"output_dir": "out", "learning_rate": "1e-4"}
 
 
 def flux_command(options: Mapping[str, object]) -> str:
-    return _command("flux_train_network.py", {"network_module": "networks.lora_flux", **LORA, **options})
+    return command("flux_train_network.py", {"network_module": "networks.lora_flux", **LORA, **options})
 
 
 def sdxl_command(options: Mapping[str, object]) -> str:
-    return _command("sdxl_train_network.py", {"network_module": "networks.lora", **options})
+    return command("sdxl_train_network.py", {"network_module": "networks.lora", **options})
 
 
 def zimage_command(options: Mapping[str, object]) -> str:
-    return _command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **LORA, **options})
+    return command("zimage_train_network.py", {"network_module": "networks.lora_zimage", **LORA, **options})
 
 
-def _command(script: str, options: Mapping[str, object]) -> str:
+def command(script: str, options: Mapping[str, object]) -> str:
     """A command for bash, an option to a line; True is a flag, None leaves an option out."""
     words = [f"accelerate launch --mixed_precision bf16 {script}"]
     for name, value in options.items():

@@ -183,9 +183,7 @@ def damages(patient: Patient, loader: Loader) -> Iterator[tuple[str, Part, Damag
                 yield f"{part.name}: {name}", part, change
 
 
-def _with(
-    change: Callable[[dict[str, tuple[int, ...]]], Mapping[str, tuple[int, ...]]], dtype: str = "BF16"
-) -> Damage:
+def _with(change: Change, dtype: str = "BF16") -> Damage:
     return lambda part: write(part.file, change(dict(part.shapes)), dtype)
 
 
@@ -205,20 +203,31 @@ def _reshaped(shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return {**shapes, name: (shapes[name][0] + 8, *shapes[name][1:])}
 
 
-OF_FILE: Mapping[str, Damage] = {
-    "its first tensor is gone": _with(lambda shapes: _without(shapes, 0)),
-    "a tensor in the middle is gone": _with(lambda shapes: _without(shapes, len(shapes) // 2)),
-    "its last tensor is gone": _with(lambda shapes: _without(shapes, -1)),
-    "a tensor of another shape": _with(_reshaped),
-    "names of another program": _with(lambda shapes: {f"stranger.{name}": shape for name, shape in shapes.items()}),
-    "another model": _with(lambda shapes: {"lora_unet_x.lora_down.weight": (4, 8), "conv9.weight": (8, 8, 3, 3)}),
-    "no tensors": _with(lambda shapes: {}),
-    "scaled 8-bit weights": _with(scaled, "F8_E4M3"),
+Change = Callable[[dict[str, tuple[int, ...]]], Mapping[str, tuple[int, ...]]]
+# What is wrong with the tensors of a file, and their type.
+CHANGES: Mapping[str, tuple[Change, str]] = {
+    "its first tensor is gone": (lambda shapes: _without(shapes, 0), "BF16"),
+    "a tensor in the middle is gone": (lambda shapes: _without(shapes, len(shapes) // 2), "BF16"),
+    "its last tensor is gone": (lambda shapes: _without(shapes, -1), "BF16"),
+    "a tensor of another shape": (_reshaped, "BF16"),
+    "names of another program": (
+        lambda shapes: {f"stranger.{name}": shape for name, shape in shapes.items()},
+        "BF16",
+    ),
+    "another model": (lambda shapes: {"lora_unet_x.lora_down.weight": (4, 8), "conv9.weight": (8, 8, 3, 3)}, "BF16"),
+    "no tensors": (lambda shapes: {}, "BF16"),
+    "scaled 8-bit weights": (scaled, "F8_E4M3"),
+}
+BROKEN: Mapping[str, Damage] = {
     "an empty file": lambda part: part.file.write_bytes(b""),
     "cut short": lambda part: part.file.open("r+b").truncate(part.file.stat().st_size - 10),
     "a web page": lambda part: part.file.write_text("<html>log in</html>"),
     "a git-lfs pointer": lambda part: part.file.write_text("version https://git-lfs.github.com/spec/v1\n"),
     "no file": lambda part: part.file.unlink(),
+}
+OF_FILE: Mapping[str, Damage] = {
+    **{name: _with(change, dtype) for name, (change, dtype) in CHANGES.items()},
+    **BROKEN,
 }
 _OF_STRICT: Mapping[str, Damage] = {
     "a tensor too many": _with(lambda shapes: {**shapes, "stranger.weight": (8,)}),

@@ -13,7 +13,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..keys.misspelled import meant
-from ..model.contents import contents
+from ..model.contents import NO_SCRIPT, contents, script_for
 from ..paths import looks_local, not_there, unless_elsewhere
 from . import ELSEWHERE, TRAINERS, trains
 
@@ -21,6 +21,7 @@ _NAMES = {
     "transformer": "the transformer",
     "text_encoder": "the text encoder",
     "text_encoder_2": "the T5 text encoder",
+    "unet": "the model",
     "vae": "the VAE",
 }
 _ENDINGS = (".safetensors", ".sft")
@@ -69,9 +70,12 @@ def missing_part_file(
     if not trains(run):
         raise NotApplicable
     hidden = ""
-    for part in part_files(run):
+    parts = part_files(run)
+    for part in parts:
         text = written_path(run, part)
         if part.when and run.setting(part.when) is None:
+            continue
+        if part.inside and (part.option == parts[0].option or _is_inside(run, model, part, text)):
             continue
         if part.loose and not (text and (text.endswith(_WEIGHTS) or looks_local(text))):
             continue  # a hub id will do as well
@@ -99,8 +103,17 @@ def missing_part_file(
         raise Unestablished(f"{hidden} could not be looked at")
 
 
+def _is_inside(run: Run, model: ModelFolder, part: PartFile, text: str | None) -> bool:
+    """Whether the model that is there holds a part whose option is not written; of one that is not, none is known."""
+    return text is None and (model.layout != "part-files" or part.name in model.components)
+
+
 def _named(part: PartFile) -> str:
-    return "the model" if part.loose and part.name == "transformer" else _NAMES.get(part.name, f"--{part.option}")
+    return (
+        "the model"
+        if part.loose and part.name in ("transformer", "unet")
+        else _NAMES.get(part.name, f"--{part.option}")
+    )
 
 
 def _unnamed(config: Config, run: Run, part: PartFile) -> Finding:
@@ -189,35 +202,37 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
         yield found(where, message, otherwise=_ENDS_LATE, evidence=evidence, module=module)
 
 
-@rule("KOH016", "error", "script-of-another-model", trainers=TRAINERS)
+@rule("KOH016", "error", "script-of-another-model", trainers=("sd-scripts",))
 @prevents("KeyError", r"time_embed\.0\.weight")
 @prevents("ValueError", r"max\(\) arg is an empty sequence|max\(\) iterable argument is empty")
 def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """The script trains another model than the file holds.
 
-    What: The tensors of the base model's file are those of a Flux or Z-Image transformer, by their names, and the
-    script is train_network.py or sdxl_train_network.py; in the GUI, the box of the model is not ticked.
-    Why: The script looks for the parts of Stable Diffusion in the file.
-    Repair: flux_train_network.py, with networks.lora_flux; in the GUI, tick Flux.1 and choose the LoRA type Flux1.
-    sd-scripts has no script for Z-Image; musubi-tuner has.
+    What: The tensors of the base model's file are those of another model than the script trains, by their names:
+    Flux, SDXL, Stable Diffusion 1.5, 2 or 3.5, Lumina 2, Anima, Z-Image. In the GUI, the box of the model is not
+    ticked, or that of another one is.
+    Why: The script looks for the parts of its own model in the file.
+    Repair: The script that is named, with the network module of that model; in the GUI, tick its box. A file of
+    Stable Diffusion 2 needs v2, one of 1.5 must not have it. sd-scripts has no script for Z-Image; musubi-tuner has.
     Upstream: https://github.com/bmaltais/kohya_ss/issues/2701, https://github.com/bmaltais/kohya_ss/issues/2997
     Signature: KeyError: 'time_embed.0.weight'
     """
-    part = model.components.get("transformer")
-    if run.recipe.architecture not in ("sd1", "sdxl") or part is None or not trains(run):
+    first = next(iter(model.components.values()), None)
+    if model.layout != "part-files" or first is None or not trains(run):
         raise NotApplicable
-    held = contents(part.tensors)
-    if "Flux transformer" not in held and "Z-Image transformer" not in held:
+    held = contents(first.tensors)
+    script = script_for(run, held)
+    if not script:
         return
-    flux = "Flux" in held
     yield found(
         run.where("base_model"),
-        "{path} is {held}; {script}.py trains Stable Diffusion, flux_train_network.py trains Flux."
-        if flux
+        "{path} is {held}; {script}.py trains another model, {other}.py trains this one."
+        if script != NO_SCRIPT
         else "{path} is {held}; {trainer} has no script for that model, musubi-tuner has.",
         otherwise="The run ends while the model is loaded.",
         evidence={"held": held},
         path=run.recipe.base_model,
         script=run.process_type,
+        other=script,
         trainer=run.trainer,
     )

@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ...doctor.model import ModelFolder, Run
+
 _LORA = r"[._]lora_(A|B|down|up)[._]|\.lokr_w\d|^lora_"
 # In this order: a description, and patterns each of which some name must match.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a LoRA for Z-Image", (_LORA, r"(^|[._])layers[._]\d+[._](attention|feed_forward|adaLN)")),
     ("a LoRA for Flux", (_LORA, r"single_(transformer_)?blocks[._]\d+[._](attn|proj|norm|linear|modulation)")),
     ("a LoRA", (_LORA,)),
+    ("an SDXL model", (r"^(model\.diffusion_model\.)?label_emb\.|^add_embedding\.", r"(input|down)_blocks\.\d")),
+    ("a Stable Diffusion model", (r"^(model\.diffusion_model\.input_blocks|down_blocks)\.\d",)),
+    ("a Stable Diffusion 3.5 model", (r"(^|\.)joint_blocks\.\d+\.x_block\.",)),
+    ("a Lumina 2 transformer", (r"(^|\.)cap_embedder\.0\.", r"(^|\.)context_refiner\.\d+\.attention\.qkv\.")),
+    ("an Anima transformer", (r"(^|\.)llm_adapter\.", r"(^|\.)blocks\.\d+\.adaln_modulation_")),
     (
         "a whole model in one file, text encoders and VAE included",
         (r"^model\.diffusion_model\.", r"^(vae|first_stage_model|text_encoders|cond_stage_model|conditioner)\."),
@@ -22,13 +29,45 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a Flux transformer in diffusers' names", (r"^transformer_blocks\.\d+\.attn\.add_k_proj\.", r"^single_transf")),
     ("a Z-Image transformer in ComfyUI's names", (r"cap_pad_token$", r"\.attention\.qkv\.")),
     ("a Z-Image transformer in diffusers' names", (r"cap_pad_token$", r"\.attention\.to_q\.")),
-    ("a Stable Diffusion model", (r"^(model\.diffusion_model\.input_blocks|down_blocks)\.\d",)),
     ("a VAE in diffusers' names", (r"^(encoder\.down|decoder\.up)_blocks\.\d",)),
     ("a VAE in the names of its authors", (r"(^|\.)(encoder\.down|decoder\.up)\.\d+\.block\.",)),
     ("a T5 text encoder", (r"encoder\.block\.\d+\.layer\.0\.SelfAttention\.",)),
     ("a CLIP text encoder", (r"encoder\.layers\.\d+\.self_attn\.q_proj", r"embeddings\.token_embedding\.")),
     ("a Qwen text encoder", (r"layers\.\d+\.self_attn\.q_proj", r"embed_tokens\.")),
 )
+
+
+# sd-scripts' script for each of these.
+_SCRIPTS = {
+    "a Flux transformer in ComfyUI's names": "flux_train_network",
+    "a Flux transformer in the names of Black Forest Labs": "flux_train_network",
+    "a Flux transformer in diffusers' names": "flux_train_network",
+    "a Chroma transformer": "flux_train_network",
+    "an SDXL model": "sdxl_train_network",
+    "a Stable Diffusion model": "train_network",
+    "a Stable Diffusion 3.5 model": "sd3_train_network",
+    "a Lumina 2 transformer": "lumina_train_network",
+    "an Anima transformer": "anima_train_network",
+    **dict.fromkeys(("a Z-Image transformer in ComfyUI's names", "a Z-Image transformer in diffusers' names"), "-"),
+}
+NO_SCRIPT = "-"
+
+
+def script_for(run: Run, held: str) -> str:
+    """The script of sd-scripts that trains what a file holds; "" where this run's is that, or that is not known.
+
+    NO_SCRIPT: it has none.
+    """
+    if run.trainer != "sd-scripts" or not run.process_type.endswith("_network"):
+        return ""
+    found = _SCRIPTS.get(held, "")
+    return "" if found == run.process_type else found
+
+
+def is_anothers(run: Run, model: ModelFolder) -> bool:
+    """Whether the model's first file is one that another script of sd-scripts trains, which KOH016 says."""
+    first = next(iter(model.components.values()), None)
+    return model.layout == "part-files" and first is not None and bool(script_for(run, contents(first.tensors)))
 
 
 def contents(names: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ...doctor.families import loader_of, opened_by
-from ...doctor.families.part_files import tokenizers
+from ...doctor.families.part_files import kohya_of, tokenizers
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
 from ...doctor.model.trainer import RUNNER
@@ -181,11 +181,12 @@ def unreadable_weight_file(run: Run, model: ModelFolder) -> Iterator[Finding]:
     header: incomplete metadata, file not fully covered; header too large
     """
     own = [(part, weight) for part in model.components.values() if part.repo is None for weight in part.weights]
-    for part, weight in own:
+    kohya = kohya_of(run)
+    by_path = {weight.path: (part, weight) for part, weight in reversed(own)}  # one may hold several parts
+    for part, weight in reversed(by_path.values()):
         if weight.problem not in (None, "missing"):
             pickle = weight.problem == "pickle"
-            of_trainer = opened_by(run).kohya.get(run.trainer)
-            published = of_trainer is not None and part.name in of_trainer.pickled
+            published = kohya is not None and part.name in kohya.pickled
             if pickle and (published or not opened_by(run).name):
                 continue  # many are published so, and no other rule would look into it
             yield found(

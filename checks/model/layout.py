@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...doctor.families import family_of, family_with, loader_of, opened_by
+from ...doctor.families.part_files import kohya_of
 from ...doctor.families.record import Loader
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.pattern import pattern
@@ -13,11 +14,13 @@ from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from ...doctor.rules import NotApplicable, prevents, rule
 from ...doctor.trainers import trainer_of
-from .contents import contents
+from .contents import contents, is_anothers
 from .tensors import files, foreign, grouped
 
 Evidence = Mapping[str, object]
 NONE: Evidence = {}
+# What every loader takes out before it compares.
+_UNREAD = ("lm_head.weight", "embeddings.position_ids")
 _UNEXPECTED = "Loading ends with a RuntimeError: unexpected keys in the state_dict."
 _HUB_FILE = pattern(r"[\w-][\w.-]*/[\w.-]+/.+\.(safetensors|gguf|ckpt|pt|bin)")
 
@@ -51,6 +54,8 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     if (refused := _refused_file(run, model, loader)) is not None:
         yield refused
         return
+    if is_anothers(run, model):
+        return
     for part in model.components.values():
         kind = _another_kind(run, model, part, loader)
         if kind is None:
@@ -71,7 +76,7 @@ def _said(run: Run, part: Component, message: str, otherwise: str, *, more: Evid
 def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader | None) -> Finding | None:
     """Another class, other names, or scaled weights: the part is not what the loader takes it for."""
     expected = loader.components.get(part.name, ()) if loader is not None else ()
-    strict = part.strict or (model.layout == "part-files" and trainer_of(run.trainer).strict_names)
+    strict = part.strict or (model.layout == "part-files" and _is_complete(run, part))
     wrong_class = part.class_name is not None and part.class_name not in expected
     if expected and wrong_class and not part.name.startswith(("tokenizer", "scheduler")):
         other = family_with(part.class_name).name if loader is not None and part.name == loader.main else ""
@@ -101,6 +106,12 @@ def _another_kind(run: Run, model: ModelFolder, part: Component, loader: Loader 
             example=scales[0],
         )
     return _foreign(run, model, part, strict) if foreign(part) else None
+
+
+def _is_complete(run: Run, part: Component) -> bool:
+    """Whether a tensor that lacks in a file of a part stops its loading."""
+    kohya = kohya_of(run)
+    return trainer_of(run.trainer).strict_names or (kohya is not None and part.name in kohya.complete)
 
 
 def _foreign(run: Run, model: ModelFolder, part: Component, strict: bool) -> Finding:
@@ -153,9 +164,9 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
     beyond = [name for name in tensors if needed and name not in needed]
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
         by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
-        head = part.name == "text_encoder" and beyond == ["lm_head.weight"]
+        beyond = [name for name in beyond if not name.endswith(_UNREAD)]
         strict = by_kohya is not None and by_kohya.strict and part.name not in by_kohya.spare
-        if strict and beyond and not foreign(part) and not head:
+        if strict and beyond and not foreign(part):
             yield _too_many(run, part, beyond, "it", {"component": part.name})
     elif beyond and part.strict and not run.by_runner:
         more = {"component": part.name, "folder": part.folder, **_conversion(run, part)}

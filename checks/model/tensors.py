@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...doctor.families import family_of, loader_of, no_record, opened_by
+from ...doctor.families.part_files import kohya_of
 from ...doctor.model import Component, Finding, ModelFolder, Run, found
 from ...doctor.model.amounts import few
 from ...doctor.model.said import joined
 from ...doctor.rules import Unestablished, prevents, rule
 from ...doctor.trainers import trainer_of
+from .contents import is_anothers
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})
@@ -28,6 +30,7 @@ _MOVED = {
 }
 _AT_THE_MOVE = "They stay without data, and the run ends at {moved} with NotImplementedError: "
 _AT_THE_MOVE += "Cannot copy out of meta tensor; no data!"
+_FILLED = "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
 _NO_CURE = " fp8_base has nothing to do with it."
 
 
@@ -54,6 +57,8 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     """
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
+    if is_anothers(run, model):
+        return
     loader = loader_of(run)
     named = loader is not None and loader.origin(loader.main).file is not None
     if loader is not None and not named and loader.single_file is None and model.layout == "single-file":
@@ -127,12 +132,15 @@ def _absent(run: Run, model: ModelFolder) -> list[str]:
 def _consequence(run: Run, part: Component, model: ModelFolder) -> str:
     if run.by_runner:
         return "The run ends with their names, when it looks at the headers of these files."
-    by_parts = model.layout == "part-files"
-    if by_parts and trainer_of(run.trainer).missing_on_meta:
+    by_parts, kohya = model.layout == "part-files", kohya_of(run)
+    if by_parts and kohya is not None and part.name in kohya.filled:
+        return _FILLED
+    complete = kohya is not None and part.name in kohya.complete
+    if by_parts and not complete and trainer_of(run.trainer).missing_on_meta:
         text_encoder = part.name.startswith("text_encoder")
         return _AT_THE_MOVE + ("" if text_encoder else _NO_CURE) if part.name in _MOVED else _META
     if part.name.startswith("text_encoder") and not by_parts:
-        return "The missing tensors are filled with random numbers, and the run trains to its end on garbage."
+        return _FILLED
     if by_parts or part.strict:
         return "Loading ends with a RuntimeError that names them: missing keys in the state_dict."
     return _META

@@ -32,6 +32,8 @@ from .record import Family, Loader, ModelClass
 from .record.blank import BLANK
 from .zimage.record import FAMILIES as _OF_ZIMAGE
 
+ONE_FILE = (".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin")
+
 
 def registry(families: Iterable[Family]) -> dict[str, Family]:
     """The records by their names and aliases. Raises ValueError for a name that two of them have, or that is none."""
@@ -135,4 +137,7 @@ def loader_of(run: Run) -> Loader | None:
     family = opened_by(run)
     if run.by_runner:
         return family.own
-    return family.loader_of(run.trainer)
+    kohya = family.kohya.get(run.trainer)
+    if kohya is None or kohya.folder is None:
+        return family.loader_of(run.trainer)
+    return None if (run.recipe.base_model or "").lower().endswith(ONE_FILE) else kohya.folder

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from math import prod
 from typing import Any
 
 from ..model.recipe import PartFile
 from ..model.record import replace
 from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
-from . import classes, families, family_of, family_with, in_diffusers
-from .record import Family, Tokenizer
+from . import ONE_FILE, classes, families, family_of, family_with, in_diffusers
+from .record import Family, Kohya, Tokenizer
 from .record.shapes import BadConfig, Shapes, Tensors
+from .tensors import needed_tensors
 
 _SHARD = re.compile(r"(.*?)(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS = 100
@@ -60,6 +62,7 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
         if family.memory is None
         else family.memory.config((run.recipe.variant or run.recipe.base_model or "").lower())
     )
+    main = next(iter(kohya.files))
     return tuple(
         PartFile(
             name,
@@ -68,12 +71,72 @@ def part_files(run: Run) -> tuple[PartFile, ...]:
             when=option
             if name in kohya.optional
             else "sample_prompts"
-            if kohya.samples_only and name != "transformer"
+            if kohya.samples_only and name != main
             else "",
             either=kohya.either_vae and name == "vae",
+            loose=kohya.is_one_file,
+            inside=name in kohya.inside and name != main,
         )
         for name, option in kohya.files.items()
     )
+
+
+def kohya_of(run: Run) -> Kohya | None:
+    """What the record says of the files that the trainer opens; None for zdoctor's runner, which opens its own."""
+    return None if run.recipe.parts else family_of(run.recipe.architecture).kohya.get(run.trainer)
+
+
+def is_a_folder(run: Run) -> bool:
+    """Whether the model is named as a folder or a hub id, where it may be one file."""
+    kohya, base = kohya_of(run), (run.recipe.base_model or "").lower()
+    return kohya is not None and kohya.is_one_file and not base.endswith(ONE_FILE)
+
+
+def place_of(run: Run, part: PartFile, first: Collection[str]) -> tuple[str | None, str, bool]:
+    """The path that holds a part, the prefix that its names may have there, and whether it is the first part's.
+
+    `first` are the names in the first part's file.
+    """
+    kohya, own = kohya_of(run), written_path(run, part)
+    if kohya is None:
+        return own, "", False
+    prefix, (of_first, *_) = kohya.inside.get(part.name, ""), kohya.files.values()
+    is_there = part.name in kohya.inside_first and any(name.startswith(prefix) for name in first)
+    if prefix and (own is None or part.option == of_first or is_there):
+        named = run.setting(of_first)
+        return named if isinstance(named, str) and named else None, prefix, True
+    return own, kohya.prefixes.get(part.name, ""), False
+
+
+def filled_by(run: Run, part: PartFile, present: Mapping[str, tuple[int, ...]]) -> Shapes | None:
+    """Name -> shape of what the trainer fills of a part, under the names it would find it by in a file with these."""
+    kohya, kind = kohya_of(run), classes().get(part.class_name)
+    names = kohya.names.get(part.name) if kohya else None
+    config = part.config
+    if kohya is not None and kohya.built is not None and part.name == next(iter(kohya.files)):
+        config = {**config, **kohya.built(present)}
+    if names is not None:
+        needed = needed_tensors(part.class_name, config)
+        return None if needed is None else _as_squeezed(kohya, names(needed, present.keys()), present)
+    if kind is None:
+        return None
+    try:
+        return _as_squeezed(kohya, kind.by_kohya(config, present.keys(), part.either), present)
+    except BadConfig:
+        return {}
+
+
+def _as_squeezed(kohya: Kohya | None, needed: Shapes, present: Mapping[str, tuple[int, ...]]) -> Shapes:
+    """`needed`, of layers that may be Linears or convolutions of one pixel in the shape that is there."""
+    if kohya is None or not kohya.squeezed:
+        return needed
+
+    def shape(name: str) -> tuple[int, ...]:
+        wanted, found = needed[name], present.get(name, ())
+        is_alike = wanted[:2] == found[:2] and prod(wanted) == prod(found) and re.search(kohya.squeezed, name)
+        return found if is_alike else wanted
+
+    return {name: shape(name) for name in needed}
 
 
 def tokenizers(run: Run) -> tuple[Tokenizer, ...]:

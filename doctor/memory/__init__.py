@@ -20,10 +20,12 @@ from .ladder import alternatives_of
 from .phases import LOADING, error_of, highest_of, host_phases_of, phases_of
 from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
+from .trained_text import untraced
 
 __all__ = ["GIB", "Placed", "buckets", "placed", "predict"]
 
 
+_OF_LORA = "memory is predicted for the training of a LoRA or LoKr only"
 SPILLS_SINCE = 536  # NVIDIA's driver
 # fields without which there is no figure
 _COUNTS = (
@@ -70,6 +72,10 @@ def placed(
     # only their sizes count, and a dataset was often cut to a few
     known = () if isinstance(datasets, Unknown) else tuple(map(_with_one_picture_a_size, datasets))
     case = Case(run, sizes, known, None)
+    if sizes.of_kohya is not None and run.recipe.network.narrowed:
+        return Unknown(_OF_LORA)
+    if sizes.of_kohya is not None and (kind := untraced(case)):
+        return Unknown(f"what a step of {kind} keeps in memory was not measured yet")
     if not case.is_known:
         way = (run.recipe.precision.quantization or case.way) if "-kept" in case.way else case.way
         if run.recipe.offload.attention:
@@ -161,7 +167,7 @@ def _not_covered(run: Run) -> str:
     if run.kind != "lora" or recipe.network.type not in (
         TITLES if run.by_runner else ("lora", "dora", "locon", "lokr")
     ):
-        return "memory is predicted for the training of a LoRA or LoKr only"
+        return _OF_LORA
     if recipe.precision.dtype not in WIDTHS:
         return f"dtype {recipe.precision.dtype} has no known size"
     of_encoder = None if run.by_runner else recipe.precision.text_encoder_quantization

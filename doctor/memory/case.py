@@ -89,15 +89,35 @@ class Case:
     @property
     def of_lora(self) -> int:
         """Bytes of a trained number, and of its gradient."""
+        if self.recipe.precision.network:
+            return WIDTHS.get(self.recipe.precision.network, 4)
         return self.width if trainer_of(self.run.trainer).lora_as_model else 4
+
+    @property
+    def of_state(self) -> float:
+        """Bytes of the optimizer's state for a trained number, in the LoRA's type where it has none of its own."""
+        state = state_bytes(self.recipe.optimizer.name)
+        return state / 2 if self.recipe.precision.network and self.of_lora == 2 and state >= 4 else state
 
     @property
     def network(self) -> dict[str, int]:
         """What is held for the network beside its gradients."""
         return {
             "LoRA weights": self.of_lora * self.trained * (2 if self.recipe.ema.use else 1),
-            "optimizer state": int(state_bytes(self.recipe.optimizer.name) * self.trained),
+            "optimizer state": int(self.of_state * self.trained),
         }
+
+    @property
+    def largest_batch(self) -> Tokens:
+        """What the largest step is made with.
+
+        A LoRA on more layers than those with which steps were mined counts as one of a higher rank; one in 16 bits is
+        not copied for its products, and its gradients are half as large.
+        """
+        rank, mined = self.recipe.network.rank, self.sizes.mined_sides
+        if self.recipe.network.conv_rank and mined:
+            rank = round(self.trained / mined)
+        return Tokens(self.recipe.batch_size, *self.tokens, rank, 0.5 if self.recipe.precision.network else 1.0)
 
     @cached_property
     def more_outputs(self) -> int:
@@ -144,7 +164,9 @@ class Case:
     @property
     def caption(self) -> int:
         """Tokens of the longest caption: where all are written in the config no more than it has bytes."""
-        figures, sets = self.sizes.figures, self.recipe.datasets
+        figures, sets, kohya = self.sizes.figures, self.recipe.datasets, self.sizes.of_kohya
+        if kohya is not None and kohya.text:
+            return kohya.text
         if not figures.template or not sets or any(one.captions != "default" for one in sets):
             return figures.text
         return min(figures.text, figures.template + max(len(one.default_caption.encode()) for one in sets))
@@ -219,7 +241,9 @@ class Case:
     def way(self) -> str:
         """How the blocks and their LoRA compute, as `Steps` has it."""
         if self.sizes.of_kohya and self.width == 2:
-            return "autocast" if self.recipe.precision.quantization is None else "autocast float8"
+            way = "autocast" if self.recipe.precision.quantization is None else "autocast float8"
+            in_full = self.sizes.figures.whole and self.recipe.precision.full_attention
+            return f"{way} full" if in_full else way
         if self.sizes.of_trainer and self.width == 2:
             return self._own_way
         if self.run.by_runner and self.is_half:
@@ -253,11 +277,11 @@ class Case:
 
     def step(self) -> dict[str, int]:
         """Activations and gradients of the largest pictures, at the highest of forward and backward."""
-        recipe, sizes, (image, text) = self.recipe, self.sizes, self.tokens
+        recipe, sizes = self.recipe, self.sizes
         again = recipe.offload.gradient_checkpointing
         activations, gradients = sizes.steps.held(
             self.way,
-            Tokens(recipe.batch_size, image, text, recipe.network.rank),
+            self.largest_batch,
             sizes.lists if again else tuple(dropwhile(lambda one: not one.share, sizes.lists)),
             again=again,
             interval=max(1, recipe.offload.interval),

@@ -7,11 +7,13 @@ from math import prod
 
 from ..families import family_of
 from ..families.network import offloaded_share
+from ..families.tensors import parameters
 from ..model import Phase
 from ..trainers import trainer_of
 from .bytes import QUANTIZED
 from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
 from .runner import host_peak, phases_of_runner, phases_without_bfloat16
+from .trained_text import kohyas_text, kohyas_text_step
 
 # Weights alone, and the quantized ones take no more than they leave: ai-toolkit's own example for Flux on 24 GB cards
 # goes through this phase.
@@ -111,15 +113,17 @@ def _phases_of_files(case: Case) -> Iterator[Phase]:
     """
     recipe, sizes, base = case.recipe, case.sizes, case.base
     kohya, whole = family_of(recipe.architecture).kohya[case.run.trainer], sizes.of_kohya
-    encoder, vae = {"text encoder": _text_encoder(case)}, {"VAE": case.width * sizes.vae}
-    wide = 4 / case.width if whole is not None and whole.whole_vae else 1
+    wide = 4 / case.width if whole is not None and (whole.whole_vae or recipe.precision.vae == "float32") else 1
+    encoder, vae = {"text encoder": _text_encoder(case)}, {"VAE": int(wide * case.width * sizes.vae)}
     cached = kohya.samples_only or (
         bool(recipe.datasets) and all(d.cache_latents or d.cache_latents_to_disk for d in recipe.datasets)
     )
     if not kohya.samples_only or case.samples:
         work = int(TEXT_ENCODER_WORK * sizes.text_encoder)
         yield Phase("encoding the prompts", {**base, **encoder, "encoding": work})
-    encode = int(sizes.encode * max(map(prod, case.pictures)) * case.width / 2)
+    encode = int(
+        (wide if recipe.precision.vae else 1) * sizes.encode * max(map(prod, case.pictures)) * case.width / 2
+    )
     if not kohya.samples_only and cached:
         yield Phase("caching the latents", {**base, **vae, "encoding": encode})
     weights = case.here(_weights_of(case))
@@ -130,14 +134,19 @@ def _phases_of_files(case: Case) -> Iterator[Phase]:
     held = {"transformer": (1 if recipe.offload.low_vram else case.experts) * weights, **case.network}
     if not recipe.cache_text_embeddings:
         held |= encoder
+    elif recipe.network.text_rates:  # of which those that learn stay
+        held |= {
+            "text encoder": case.width * sum(parameters(sizes.encoders[name]) for name in recipe.network.text_rates)
+        }
+    held |= kohyas_text(case)
     if not cached:
         held |= vae
         yield Phase("encoding a batch", {**base, **held, "encoding": encode * recipe.batch_size})
-    yield Phase("training step", {**base, **held, **case.step()})
+    yield Phase("training step", {**base, **held, **case.step(), **kohyas_text_step(case)})
     if case.samples:
         decode = int(wide * sizes.decode * case.decoded * case.width / 2)
         of_vae = {"VAE": int(wide * case.width * sizes.vae)}
-        most = max(case.drawing(1), decode)
+        most = max(case.drawing(whole.drawn if whole else 1), decode)
         yield Phase("drawing samples", {**base, **held, **of_vae, "drawing or decoding": most})
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
 from ..families.part_files import inferred_config
-from ..families.record import Family, KohyaMemory, Memory
+from ..families.record import Family, Kohya, KohyaMemory, Memory
 from ..families.record.blocks import block_of
 from ..families.record.shapes import BadConfig
 from ..families.record.single_file import original_layout
@@ -20,6 +20,7 @@ from ..families.tensors import block_linears, needed_tensors, parameters
 from ..model import Component, ModelFolder, Run, Unknown
 from ..model.recipe import Network
 from ..model.record import dataclass
+from ..model.weights import COMFYUI_PREFIX
 from ..trainers import trainer_of
 
 _Shape = TypeVar("_Shape", bound=tuple[int, ...])
@@ -29,12 +30,12 @@ _Shape = TypeVar("_Shape", bound=tuple[int, ...])
 class Sizes:
     """What of the model matters for memory: counts are numbers of parameters.
 
-    `linears` are the shapes of the layers that a LoRA may cover, by their names; `lists` are the blocks that
-    backward goes through, and `steps` what they hold; `block` are the numbers
-    in the Linears of the largest block, `text_linears` those of the largest text encoder, `text_largest` all of its
-    numbers, which are stored in `text_stored` bytes each; `encoders` are the tensors of each.
-    Of a trainer that swaps blocks `swaps` says how, of the
-    `swapped` lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
+    `linears` are the shapes of the layers that a LoRA may cover, by their names, and `mined_sides` the rows and
+    columns of those with which steps were mined; `lists` are the blocks that backward goes through, and `steps` what
+    they hold; `block` are the numbers in the Linears of the largest block, `text_linears` those of the largest text
+    encoder, `text_largest` all of its numbers, which are stored in `text_stored` bytes each; `encoders` are the
+    tensors of each. Of a trainer that swaps blocks `swaps` says how, of the `swapped` lists: how many blocks each
+    has, and how many numbers one of them has that may be in 8 bits, and others.
     With `of_trainer` the steps are of the trainer's own class, in its own ways.
     """
 
@@ -48,6 +49,7 @@ class Sizes:
     block_rows: int
     rest: int
     linears: Linears
+    mined_sides: int
     text_encoder: int
     text_largest: int
     text_linears: int
@@ -89,8 +91,10 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     if figures is not None and needs_own and not steps:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
     network, scaled = run.recipe.network, run.recipe.precision.scaled
-    autocast = trainer.draws_under_autocast
-    return _sizes(run.recipe.architecture, network.refiners, network.fused, of_kohya, steps, scaled, autocast, model)
+    autocast, windows = trainer.draws_under_autocast, network.conv_rank > 0
+    own_words = run.trainer if of_kohya else ""
+    architecture, refiners, fused = run.recipe.architecture, network.refiners, network.fused
+    return _sizes(architecture, refiners, fused, own_words, steps, scaled, autocast, windows, model)
 
 
 @lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
@@ -98,14 +102,16 @@ def _sizes(
     architecture: str | None,
     refiners: bool,
     fused: bool,
-    of_kohya: KohyaMemory | None,
+    by: str,
     of_trainer: str,
     scaled: bool,
     autocast: bool,
+    windows: bool,
     model: ModelFolder,
 ) -> Sizes | Unknown:
     family = family_of(architecture)
-    figures = family.memory
+    figures, kohya = family.memory, family.kohya.get(by)
+    of_kohya = None if kohya is None else kohya.memory
     if family.transformer is None:
         return Unknown(no_record(architecture))
     if figures is None:
@@ -116,15 +122,22 @@ def _sizes(
         model.layout in ("absent", "single-file") and figures.word in model.source.lower()
     )
     config = transformer.config if transformer is not None and transformer.needed is not None else None
-    if config is None and of_kohya is not None:
-        config = _config_of(transformer, family.class_name)
+    class_name = family.transformer.name
+    if kohya is not None and family.loader is not None and family.loader.main in kohya.classes:
+        class_name, as_written = kohya.classes[family.loader.main]
+        config = (
+            as_written if config is None or transformer is None or transformer.class_name != class_name else config
+        )
+    elif config is None and kohya is not None:
+        config = _config_of(transformer, kohya, family.class_name)
     if config is None and published:
         config = figures.config(model.source.lower())
     if config is None:
         return Unknown("the transformer's config.json is not on this machine")
     # not `needed`, which is in the layout of the files: in a single file q, k and v are fused
-    shapes = needed_tensors(family.transformer.name, config) or {}
-    if of_kohya is not None and of_kohya.lists != family.blocks:  # whose classes have the names of the files
+    shapes = needed_tensors(class_name, config) or {}
+    in_words_of_files = of_kohya is not None and of_kohya.lists not in ((), family.blocks)
+    if in_words_of_files and class_name == family.class_name:  # whose classes have the names of the files
         shapes = original_layout(family.transformer.original, shapes)
     lists = (() if figures.whole else family.blocks) if of_kohya is None else of_kohya.lists
     quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
@@ -133,12 +146,13 @@ def _sizes(
         if figures.whole or (of_kohya is not None and of_kohya.everywhere)
         else block_linears(shapes, lists if of_kohya else figures.lora or family.targets(refiners=refiners))
     )
-    every = block_linears(shapes, quantized)
+    every = block_linears(shapes, quantized) if quantized or of_kohya is None else _as_linears(shapes)
     counts = {name: _count(every, name) for name in lists}
     numbers = {name: _numbers(every, name) // max(1, count) for name, count in counts.items()}
-    blocks = every
+    blocks, mined = every, linears
     if of_kohya is not None:
-        linears = _without(linears, of_kohya.left_out)
+        mined = _without(linears, of_kohya.left_out)
+        linears = _without(linears, of_kohya.left_out_of_windows) if windows and figures.whole else mined
         blocks = _without(every, of_kohya.unscaled) if scaled else every
     if fused:
         of_three = _fused(blocks)
@@ -164,10 +178,11 @@ def _sizes(
         else _lists(steps.lists, counts, linears, every=bool(of_kohya)),
         heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
-        block=_largest_block(blocks, quantized),
+        block=_largest_block(blocks, quantized) if quantized else max(map(prod, blocks.values()), default=0),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - sum(prod(shape) for name, shape in blocks.items() if f"{name}.weight" in shapes),
         linears=linears,
+        mined_sides=sum(sum(shape[:2]) for shape in mined.values()),
         text_encoder=sum(map(parameters, encoders.values())),
         text_largest=parameters(encoders[largest]),
         text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
@@ -195,13 +210,25 @@ def _fused(linears: Linears) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _config_of(transformer: Component | None, class_name: str) -> Mapping[str, Any] | None:
+def _config_of(transformer: Component | None, kohya: Kohya, class_name: str) -> Mapping[str, Any] | None:
     """The config that a file tells by its tensors."""
     tensors = {} if transformer is None else transformer.tensors
+    if not tensors:
+        return None
+    shapes = {name.removeprefix(COMFYUI_PREFIX): tensor.shape for name, tensor in tensors.items()}
+    if kohya.built is not None:
+        return kohya.built(shapes)
+    if kohya.is_one_file:
+        return None  # which is of the size that its script builds
     try:
-        return inferred_config(class_name, {name: tensor.shape for name, tensor in tensors.items()})
+        return inferred_config(class_name, shapes)
     except BadConfig:
         return None
+
+
+def _as_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
+    """All layers of a model that is put in 8 bits as a whole, as if each were a Linear."""
+    return {name: (shape[0], prod(shape[1:])) for name, shape in _layers(shapes).items()}
 
 
 def _without(linears: Mapping[str, _Shape], left_out: str) -> dict[str, _Shape]:

@@ -38,7 +38,7 @@ class PartFile:
     trainer has for it in its source.
 
     `when` is the option without which the training itself does not need it, "" for a part that is always opened;
-    `loose` says that a folder or a hub id will do as well.
+    `loose` says that a folder or a hub id will do as well, `inside` that the first part's file may hold it.
     """
 
     name: str
@@ -48,6 +48,7 @@ class PartFile:
     when: str = ""
     loose: bool = False
     either: bool = False
+    inside: bool = False
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,8 @@ class Precision:
 
     `scaled`: what is quantized has scales, and some of the blocks' Linears are left as they are. `group` numbers
     share a scale of 32 bits, 0: those of a row. `keeps` is what a quantized Linear keeps for backward ("its input"),
-    or the trainer's own name of a format of which that is not known.
+    or the trainer's own name of a format of which that is not known. What is trained is in the dtype `network`, "":
+    in 32 bits; the VAE in `vae`, "": as all else. `full_attention`: attention is computed without a kernel for it.
     """
 
     dtype: str = "fp32"
@@ -257,6 +259,9 @@ class Precision:
     scaled: bool = False
     group: int = 0
     keeps: str = ""
+    network: str = ""
+    vae: str = ""
+    full_attention: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..families import family_of, loader_of, no_record, opened_by
+from ..families.part_files import is_a_folder
 from ..families.record import ModelClass
 from ..families.record.shapes import Shapes
 from ..families.record.single_file import original_layout
@@ -18,7 +19,7 @@ from .components import listed, read_component, read_json
 from .hub.caches import snapshot_inside
 from .other_components import REPO, REPO_FILE, Look, component_file, others_of, parts_of, place_of
 from .part_files import probe_part_files
-from .world import World
+from .world import Stat, World
 from .world.safetensors import read_weight_file
 
 _PARTS = (
@@ -37,7 +38,8 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     and whose folder is the snapshot inside that could serve (the root itself when there is none). The transformer's
     folder named where the whole model's is wanted has one component "whole", whose folder is the one above.
     """
-    if trainer_of(run.trainer).component_files or run.recipe.parts:
+    of_files = trainer_of(run.trainer).component_files or run.recipe.parts
+    if of_files and not (is_a_folder(run) and _is_no_file(world, run.recipe.base_model)):
         return probe_part_files(world, run)
     source = run.recipe.base_model
     if not source or "\0" in source:
@@ -53,6 +55,13 @@ def probe_model(world: World, run: Run, hub: Hub | Unknown) -> ModelFolder | Unk
     if stat.kind == "file":
         return _single(look, read_weight_file(world, place), None)
     return _folder(look, place, None) if look.file is None else _named(look, place, None)
+
+
+def _is_no_file(world: World, source: str | None) -> bool:
+    if not source or "\0" in source:
+        return False
+    _, stat = world.resolve(world.absolute(source))
+    return not isinstance(stat, Stat) or stat.kind != "file"
 
 
 def _from_hub(look: Look) -> ModelFolder | Unknown:

@@ -6,13 +6,22 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..families import classes, no_record
-from ..families.part_files import as_in_file, inferred_config, part_files, shards_of, tokenizers, written_path
+from ..families import no_record
+from ..families.part_files import (
+    as_in_file,
+    filled_by,
+    inferred_config,
+    part_files,
+    place_of,
+    shards_of,
+    tokenizers,
+)
 from ..families.record import Tokenizer
 from ..families.record.shapes import BadConfig, Shapes
 from ..families.tensors import needed_tensors
 from ..model import Component, ModelFolder, Run, Unknown, WeightFile
 from ..model.recipe import PartFile
+from ..model.record import replace
 from ..trainers import trainer_of
 from .components import listed, read_component
 from .hub.caches import caches, repo_folder, snapshot_inside
@@ -29,29 +38,65 @@ def probe_part_files(world: World, run: Run) -> ModelFolder | Unknown:
     if not any(part.option in run.settings for part in part_files(run)):
         return Unknown("the config names no base model")
     components: dict[str, Component] = {}
+    read: dict[str, tuple[WeightFile, ...]] = {}
+    first: Collection[str] = ()
     for part in part_files(run):
-        text = written_path(run, part)
+        text, prefix, is_first = place_of(run, part, first)
         if text is None or "\0" in text:
             continue
-        weights = _files(world, run, part, world.absolute(text))
+        if text not in read:
+            read[text] = _files(world, run, part, world.absolute(text))
+        weights = read[text]
+        if not components and not first:
+            first = [name for weight in weights for name in weight.tensors]
+        beginning = [name for weight in weights for name in weight.tensors if name.startswith(prefix)]
+        if is_first and part.inside and not _is_inside(components, part, beginning):
+            continue
+        if prefix and beginning:
+            weights = tuple(_beginning(weight, prefix) for weight in weights)
+        elif prefix and is_first and part.inside:
+            weights = tuple(replace(weight, tensors={}) for weight in weights)
+        elif not is_first:
+            prefix = ""
         if weights:
-            shapes = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
-            config, needed = _inferred(part, shapes) if run.by_runner else (None, _needed(part, shapes))
-            reason = "" if needed is not None else no_record(run.recipe.architecture)
-            components[part.name] = Component(
-                name=part.name,
-                folder=world.parent(weights[0].path),
-                class_name=part.class_name or None,
-                config=config,
-                weights=weights,
-                needed=needed,
-                needed_reason=reason,
-                key=part.option,
-            )
+            key = next(iter(components.values())).key if is_first and components else part.option
+            components[part.name] = _component(world, run, part, weights, prefix, key)
     components |= probe_tokenizers(world, run)
     main = components.get(part_files(run)[0].name)
     folder = None if main is None else main.folder
     return ModelFolder(run.recipe.base_model or "", "part-files" if components else "absent", folder, components)
+
+
+def _is_inside(components: Mapping[str, Component], part: PartFile, held: Collection[str]) -> bool:
+    """Whether a part is looked for in the first one's file: not where that is another model's, nor, where the whole
+    model need not be one file, where it holds nothing of it.
+    """
+    first = next(iter(components.values()), None)
+    if first is None or not any(name in first.tensors for name in first.needed or ()):
+        return False
+    return bool(held) or part.loose
+
+
+def _beginning(weight: WeightFile, prefix: str) -> WeightFile:
+    return replace(weight, tensors={name: one for name, one in weight.tensors.items() if name.startswith(prefix)})
+
+
+def _component(
+    world: World, run: Run, part: PartFile, weights: tuple[WeightFile, ...], prefix: str, key: str
+) -> Component:
+    every = {name: tensor.shape for weight in weights for name, tensor in weight.tensors.items()}
+    shapes = {name.removeprefix(prefix): shape for name, shape in every.items()}
+    config, needed = _inferred(part, shapes) if run.by_runner else (None, filled_by(run, part, shapes))
+    return Component(
+        name=part.name,
+        folder=world.parent(weights[0].path),
+        class_name=part.class_name or None,
+        config=config,
+        weights=weights,
+        needed=None if needed is None else {prefix + name: shape for name, shape in needed.items()},
+        needed_reason="" if needed is not None else no_record(run.recipe.architecture),
+        key=key,
+    )
 
 
 def _files(world: World, run: Run, part: PartFile, path: str) -> tuple[WeightFile, ...]:
@@ -63,7 +108,8 @@ def _files(world: World, run: Run, part: PartFile, path: str) -> tuple[WeightFil
     if stat is None or isinstance(stat, Unknown):
         return ()
     if stat.kind == "folder":
-        if not (run.by_runner or trainer_of(run.trainer).transformer_in_folder) or part.name != "transformer":
+        in_folder = run.by_runner or trainer_of(run.trainer).transformer_in_folder
+        if not in_folder or part.loose or part.name != "transformer":
             return ()
         path = world.join(path, "transformer", _FOLDER)
     if part.name != "transformer" and not (run.by_runner or trainer_of(run.trainer).all_sharded):
@@ -79,17 +125,6 @@ def _inferred(part: PartFile, shapes: Shapes) -> tuple[Mapping[str, Any] | None,
         config = inferred_config(part.class_name, shapes)
     needed = needed_tensors(part.class_name, part.config if config is None else config)
     return config, None if needed is None else as_in_file(part.class_name, needed, shapes)
-
-
-def _needed(part: PartFile, present: Collection[str]) -> Shapes | None:
-    """Name -> shape of what the trainer fills, under the names it would find it by in these files."""
-    kind = classes().get(part.class_name)
-    if kind is None:
-        return None
-    try:
-        return kind.by_kohya(part.config, present, part.either)
-    except BadConfig:
-        return {}
 
 
 def probe_tokenizers(world: World, run: Run) -> dict[str, Component]:

@@ -108,6 +108,12 @@ CLIP_H: Mapping[str, Any] = {
     "num_attention_heads": 16,
     "patch_size": 14,
 }
+CLIP_H_TEXT: Mapping[str, Any] = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 23,
+    "num_attention_heads": 16,
+}
 CLIP_G: Mapping[str, Any] = {
     "hidden_size": 1280,
     "intermediate_size": 5120,

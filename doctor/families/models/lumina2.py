@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
-from ..record import Family, Fit, Flavour, Loader, Memory, SimpleTuner
+from ..record import Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
+from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
+from ..record.shapes import Shapes
+from ..record.single_file import own_names, with_or_without
 from . import original_names
+
+# As sd-scripts writes it into its source (lumina_models.py, 48d368fa).
+NEXT_DIT: Mapping[str, Any] = {
+    "patch_size": 2,
+    "in_channels": 16,
+    "dim": 2304,
+    "n_layers": 26,
+    "n_heads": 24,
+    "n_kv_heads": 8,
+    "axes_dims": [32, 32, 32],
+    "axes_lens": [300, 512, 512],
+    "qk_norm": True,
+    "ffn_dim_multiplier": None,
+    "norm_eps": 1e-5,
+    "cap_feat_dim": 2304,
+}
+_OWN_LISTS = ("context_refiner", "noise_refiner", "layers")
+_BARE = with_or_without("model.")
+
+
+def _gemma(needed: Shapes, present: Collection[str]) -> Shapes:
+    """One prefix is taken off where the names have it."""
+    return _BARE(needed, present)
+
 
 LUMINA2 = replace(
     FILES_ALONE,
@@ -56,6 +86,25 @@ LUMINA2 = replace(
         linears=("to_k", "to_q", "to_v", "to_out.0", "to_qkv"),
         taken=False,
     ),
+    # sd-scripts: library/lumina_util.py, networks/lora_lumina.py (48d368fa)
+    kohya={
+        "sd-scripts": Kohya(
+            script="lumina_train_network",
+            network_module="networks.lora_lumina",
+            files={"transformer": "pretrained_model_name_or_path", "text_encoder": "gemma2", "vae": "ae"},
+            blocks=26,
+            guidance=4.0,
+            memory=KohyaMemory("sd-scripts/NextDiT", _OWN_LISTS, of_the_last),
+            classes={"transformer": ("NextDiT", NEXT_DIT)},
+            prefixes={
+                "transformer": "model.diffusion_model.",
+                "text_encoder": "text_encoders.gemma2_2b.transformer.model.",
+                "vae": "vae.",
+            },
+            names={"transformer": own_names, "text_encoder": _gemma},
+            text=("text_encoder",),
+        )
+    },
     repos={"lumina-image-2": "Alpha-VLLM/Lumina-Image-2.0"},
 )
 FAMILIES: tuple[Family, ...] = (LUMINA2,)

@@ -14,6 +14,7 @@ from ..record import Family, Fit, Flavour, Loader, Memory, SimpleTuner
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class, mined_tensors
 from ..record.shapes import BadConfig, Shapes
+from .sd3_files import SD_SCRIPTS, sd3_original_name
 
 _MEDIUM = "stabilityai/stable-diffusion-3.5-medium"
 _LARGE = "stabilityai/stable-diffusion-3.5-large"
@@ -77,7 +78,13 @@ SD3 = replace(
     name="sd3",
     title="Stable Diffusion 3.5",
     transformer=replace(
-        mined_class("SD3Transformer2DModel", "an SD3 transformer", ("pos_embed.pos_embed",)), tensors=_tensors
+        mined_class(
+            "SD3Transformer2DModel",
+            "an SD3 transformer",
+            ("pos_embed.pos_embed", "joint_blocks.0.x_block.attn.qkv.weight"),
+            original=sd3_original_name,
+        ),
+        tensors=_tensors,
     ),
     fits=(Fit("vae", "latent_channels", ("in_channels",), 16),),
     published={
@@ -105,6 +112,7 @@ SD3 = replace(
         taken=False,
         loader=_LOADER,
     ),
+    kohya={"sd-scripts": SD_SCRIPTS},
     repos={"3.5-medium": _MEDIUM, "3.5-large": _LARGE},
 )
 FAMILIES: tuple[Family, ...] = (SD3,)

@@ -1,20 +1,23 @@
-"""Stable Diffusion 1.5 and SDXL, as folders of the diffusers layout."""
+"""Stable Diffusion 1.5, 2 and SDXL: folders of the diffusers layout and, as sd-scripts opens them, single files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import count
 from typing import Any
 
 from ...model.record import replace
 from ...model.weights import COMFYUI_PREFIX
-from ..components.autoencoder_kl import VAE
+from ..components.autoencoder_kl import VAE, original_names
 from ..components.clip_text import CLIP_L
-from ..components.published import CLIP_G
-from ..record import AiToolkit, Family, Fit, Flavour, Kohya, Loader, Memory, SimpleTuner, Tokenizer
+from ..components.open_clip import open_clip_names
+from ..components.published import CLIP_G, CLIP_H_TEXT
+from ..record import AiToolkit, Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner, Tokenizer
 from ..record.blank import FILES_ALONE
+from ..record.block_swap import halves
 from ..record.mined import mined_class
-from ..record.shapes import Tensors, split
+from ..record.shapes import Shapes, Tensors, split
+from ..record.single_file import original_layout, with_or_without
 from .unet_names import sd15_original_name, sdxl_original_name
 
 
@@ -72,6 +75,12 @@ SDXL_CONFIG: Mapping[str, Any] = {
     "addition_time_embed_dim": 256,
     "projection_class_embeddings_input_dim": 2816,
 }
+# Of the width of its heads no tensor tells, and its Linears may be convolutions of one pixel in files.
+SD2_CONFIG: Mapping[str, Any] = {"cross_attention_dim": 1024, "sample_size": 64}
+# What of a UNet gets no LoRA of kohya's, by diffusers' names and those of single files: all but what attends or,
+# where convolutions of several pixels get one, what is in no block.
+ATTENTION_ALONE = r"^(?!.*\.(?:transformer_blocks\.|proj_in$|proj_out$))"
+NO_WINDOWS = r"^(?:time_embed|label_emb|add_embedding|input_blocks\.0\.|out\.|conv_in|conv_out)"
 _VAE: Mapping[str, Any] = {**VAE, "latent_channels": 4, "use_quant_conv": True, "use_post_quant_conv": True}
 _BASE = "stabilityai/stable-diffusion-xl-base-1.0"
 # The lists of blocks with attention; much is computed between them.
@@ -115,6 +124,52 @@ _SIMPLETUNER = SimpleTuner(
     segments="",
 )
 
+# sd-scripts: library/model_util.py, sdxl_model_util.py, train_util.py (48d368fa)
+_CHECKPOINT = "pretrained_model_name_or_path"
+_UNET_INSIDE, _VAE_INSIDE = "model.diffusion_model.", "first_stage_model."
+
+
+def _sdxl_unet(needed: Shapes, present: Collection[str]) -> Shapes:
+    return original_layout(sdxl_original_name, needed)
+
+
+def _sd_unet(needed: Shapes, present: Collection[str]) -> Shapes:
+    return original_layout(sd15_original_name, needed)
+
+
+def _vae(needed: Shapes, present: Collection[str]) -> Shapes:
+    return original_names(needed)
+
+
+def _clip(needed: Shapes, present: Collection[str]) -> Shapes:
+    return {f"text_model.{name}": shape for name, shape in needed.items()}
+
+
+_SD_SCRIPTS_MEMORY = KohyaMemory(
+    "sd-scripts/UNet2DConditionModel",
+    (),
+    halves,
+    left_out=ATTENTION_ALONE,
+    left_out_of_windows=NO_WINDOWS,
+    drawn=2,
+)
+_SD_SCRIPTS = Kohya(
+    script="train_network",
+    network_module="networks.lora",
+    files={"unet": _CHECKPOINT, "text_encoder": _CHECKPOINT, "vae": "vae"},
+    blocks=0,
+    guidance=7.5,
+    memory=_SD_SCRIPTS_MEMORY,
+    inside={"unet": _UNET_INSIDE, "text_encoder": "cond_stage_model.transformer.", "vae": _VAE_INSIDE},
+    prefixes={"vae": _VAE_INSIDE},
+    names={"unet": _sd_unet, "text_encoder": with_or_without("text_model."), "vae": _vae},
+    squeezed=r"\.attn_1\.",
+    complete=("unet", "text_encoder", "vae"),
+    folder=Loader({name: kinds for name, kinds in _COMPONENTS.items() if name != "tokenizer"}),
+    pickled=("unet", "text_encoder", "vae"),
+    text=("text_encoder",),
+)
+
 SD15 = replace(
     FILES_ALONE,
     name="sd15",
@@ -141,6 +196,26 @@ SD15 = replace(
         others=("realvis",),
     ),
     repos={"v1-5": "stable-diffusion-v1-5/stable-diffusion-v1-5"},
+    kohya={"sd-scripts": _SD_SCRIPTS},
+)
+SD2 = replace(
+    SD15,
+    name="sd2",
+    aliases=(),
+    title="Stable Diffusion 2",
+    published={**SD15.published, "text_encoder": ("CLIPTextModel", CLIP_H_TEXT)},
+    fits=(Fit("text_encoder", "hidden_size", ("cross_attention_dim",), 1280), *SD15.fits[1:]),
+    memory=replace(_MEMORY, config=lambda name: dict(SD2_CONFIG)),
+    simpletuner=None,
+    repos={"2-1": "stabilityai/stable-diffusion-2-1"},
+    kohya={
+        "sd-scripts": replace(
+            _SD_SCRIPTS,
+            inside={**_SD_SCRIPTS.inside, "text_encoder": "cond_stage_model.model."},
+            names={**_SD_SCRIPTS.names, "text_encoder": open_clip_names},
+            squeezed=r"\.attn_1\.|proj_(?:in|out)\.",
+        )
+    },
 )
 _OF_SDXL = {**_COMPONENTS, "text_encoder_2": _CLIP, "tokenizer_2": ("CLIPTokenizer",)}
 SDXL = replace(
@@ -192,11 +267,27 @@ SDXL = replace(
         },
     ),
     kohya={
-        "sd-scripts": Kohya(
-            script="sdxl_train_network", network_module="networks.lora", files={}, blocks=0, guidance=7.5
+        "sd-scripts": replace(
+            _SD_SCRIPTS,
+            script="sdxl_train_network",
+            files={"unet": _CHECKPOINT, "text_encoder": _CHECKPOINT, "text_encoder_2": _CHECKPOINT, "vae": "vae"},
+            memory=replace(_SD_SCRIPTS_MEMORY, steps="sd-scripts/SdxlUNet2DConditionModel"),
+            inside={
+                "unet": _UNET_INSIDE,
+                "text_encoder": "conditioner.embedders.0.transformer.",
+                "text_encoder_2": "conditioner.embedders.1.model.",
+                "vae": _VAE_INSIDE,
+            },
+            names={"unet": _sdxl_unet, "text_encoder": _clip, "text_encoder_2": open_clip_names, "vae": _vae},
+            strict=True,
+            spare=("text_encoder_2", "vae"),
+            pickled=("unet", "text_encoder", "text_encoder_2", "vae"),
+            complete=("unet", "text_encoder", "text_encoder_2", "vae"),
+            folder=Loader({name: kinds for name, kinds in _OF_SDXL.items() if name != "tokenizer"}),
+            text=("text_encoder", "text_encoder_2"),
         )
     },
     runner=".sdxl",
 )
 # of one class; the first is what is trained
-FAMILIES: tuple[Family, ...] = (SDXL, SD15)
+FAMILIES: tuple[Family, ...] = (SDXL, SD15, SD2)

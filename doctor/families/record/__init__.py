@@ -276,11 +276,13 @@ class KohyaMemory:
     """What a prediction of memory in sd-scripts or musubi-tuner rests on beside the family's own (`Memory`).
 
     Their own class of the transformer was mined as `steps` (steps.py); `lists` are its lists of blocks in their
-    order, and `swaps` says how many of each wait in host memory. `left_out` finds the Linears that get no LoRA,
+    order, none where it was mined whole, and `swaps` says how many of each wait in host memory. `left_out` finds the
+    Linears that get no LoRA, `left_out_of_windows` those that get none where convolutions of several pixels do,
     `unscaled` those that fp8_scaled leaves in 16 bits. `whole_vae` says that the VAE computes in 32 bits. Each
     control image is of `control_pixels`, 0: as large as the picture. With `offloads` what blocks that are computed
     again are given may wait in host memory, with `everywhere` all Linears get a LoRA. A model to be cast to 8 bits
-    without scales is `cast_whole`: all of it is on the card before that, beside what it becomes.
+    without scales is `cast_whole`: all of it is on the card before that, beside what it becomes. `drawn` pictures go
+    through the transformer at a time while samples are drawn. A prompt has `text` tokens, 0: as many as elsewhere.
     """
 
     steps: str
@@ -293,6 +295,9 @@ class KohyaMemory:
     offloads: bool = True
     everywhere: bool = False
     cast_whole: bool = False
+    drawn: int = 1
+    left_out_of_windows: str = ""
+    text: int = 0
 
 
 @dataclass(frozen=True)
@@ -309,6 +314,15 @@ class Kohya:
     named, `pickled` ones published as pickles, and in `spare` ones a tensor too many does no harm. `in_cells` says
     that its latents are cells of 2 x 2 already. Without `files` the whole model is one folder or file, and what is in
     it is not judged.
+
+    What the first file holds has names that begin as `inside` says, of the components that `inside_first` names also
+    where their option names another file; a file of a component's own may have names with the prefix of `prefixes`.
+    `names` gives the names in a file of what a component's class builds, where they are not that class's own for
+    these trainers; tensors whose name `squeezed` finds are of Linears or of convolutions of one pixel. A tensor too
+    few stops the run in the components `complete`; in `filled` it is drawn by chance. `built` is the config that the
+    script makes of the tensors of the transformer. With a `folder` that is opened so, a folder or a hub id in
+    diffusers' layout may take the first file's place. `text` are the components that a LoRA covers beside, unless
+    network_train_unet_only is written.
     """
 
     script: str
@@ -328,6 +342,21 @@ class Kohya:
     optional: tuple[str, ...] = ()
     pickled: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
+    inside: Mapping[str, str] = field(default_factory=dict)
+    inside_first: tuple[str, ...] = ()
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, Callable[[Shapes, Collection[str]], Shapes]] = field(default_factory=dict)
+    squeezed: str = ""
+    complete: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    built: Callable[[Mapping[str, tuple[int, ...]]], ModelConfig] | None = None
+    folder: Loader | None = None
+    text: tuple[str, ...] = ()
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the whole model is one file, or a folder."""
+        return self.folder is not None
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,16 @@ Row = Sequence[float]
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a step is made with: `batch` pictures of `image` and `text` tokens each, and the rank of the LoRA."""
+    """What a step is made with: `batch` pictures of `image` and `text` tokens each, and the rank of the LoRA.
+
+    Of what there is for its weights alone, copies and gradients, there is the share `weights`.
+    """
 
     batch: int
     image: int
     text: int
     rank: int
+    weights: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class BlockList:
     share: float
 
 
-def terms(tokens: Tokens) -> tuple[int, ...]:
+def terms(tokens: Tokens) -> tuple[float, ...]:
     """What bytes are counted for.
 
     Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; pairs of tokens,
@@ -57,7 +61,7 @@ def terms(tokens: Tokens) -> tuple[int, ...]:
     """
     image, text = tokens.batch * tokens.image, tokens.batch * tokens.text
     pairs = tokens.batch * (tokens.image + tokens.text) ** 2
-    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank, pairs, 1
+    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank * tokens.weights, pairs, 1
 
 
 @cache

@@ -39,14 +39,15 @@ WAYS = ("copied", "bfloat16", "float32", "float16")
 class Own:
     """A class that is not of diffusers: how it is built from a config, and what it is called with.
 
-    `lora` makes its Linears trained ones, where no way of ours does; `trains` says that it computes again only while
-    it is told that it trains.
+    `lora` makes its Linears trained ones, where no way of ours does, with `windows` convolutions of several pixels,
+    too; `trains` says that it computes again only while it is told that it trains.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
     inputs: Callable[[Any, Batch, torch.dtype], Called]
     lora: Callable[[nn.Module, tuple[int, int], int], nn.Module] | None = None
     trains: bool = False
+    windows: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def built(step: Step) -> Any:
     build = step.own.build if step.own else partial(_of_diffusers, step.class_name)
     model = build(step.config).train(step.own is not None and step.own.trains).requires_grad_(False)
     torch.set_default_dtype(torch.float32)
-    every = {name: module for name, module in model.named_modules() if _is_linear(module)}
+    windows = step.own is not None and step.own.windows
+    every = {name: module for name, module in model.named_modules() if _is_linear(module, windows)}
     covered = (*step.blocks, *step.trained)
     linears = {name: module for name, module in every.items() if is_within(f"{name}.weight", covered)}
     quantized = step.blocks if step.way == "float16" else step.quantized
@@ -177,8 +179,9 @@ def _of_diffusers(class_name: str, config: Mapping[str, Any]) -> Any:
     return getattr(import_module("diffusers"), class_name)(**config)
 
 
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1))
+def _is_linear(module: nn.Module, windows: bool) -> bool:
+    is_taken = isinstance(module, nn.Conv2d) and (windows or module.kernel_size == (1, 1))
+    return is_taken or isinstance(module, nn.Linear)
 
 
 def dtype_of(step: Step) -> torch.dtype:

@@ -44,8 +44,8 @@ def for_runner(run: Run, schema: Schema | Unknown, folders: Folders) -> Run:
         raise_unsupported(
             [f"{run.recipe.datasets[0].folder} holds no folders such as 10_name, with pictures in them."]
         )
-    family, base = family_of(run.recipe.architecture), run.recipe.base_model or ""
-    if family.kohya[run.trainer].files:
+    kohya, base = family_of(run.recipe.architecture).kohya[run.trainer], run.recipe.base_model or ""
+    if kohya.files and not kohya.is_one_file:
         return with_parts(made, run)
     whole = base.lower().endswith(".safetensors")
     return with_whole(made, "pretrained_model_name_or_path") if whole else made

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...configs.reading import Beside, Reading
 from ...configs.written import Written
+from ...families import family_of
 from ...model import Config, Dataset
 from .read import OfTrainer, keys_of, of_dataset, reading_of
 from .starts import Start
@@ -15,6 +16,7 @@ SCRIPT = re.compile(
     r"(?:(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_)?train_(?:network|db|textual_inversion)|"
     r"(?:flux|sdxl|sd3|lumina|hunyuan_image|anima)_train|fine_tune"
 )
+# By the beginning of the script's name, the family; without one Stable Diffusion 1.5 or, with v2, 2.
 _ARCHITECTURES = {
     "flux": "flux",
     "sdxl": "sdxl",
@@ -30,6 +32,7 @@ _KEYS = {
     "batch_size": "train_batch_size",
     "cache_text_embeddings": "cache_text_encoder_outputs",
 }
+_KERNELS = ("xformers", "sdpa", "mem_eff_attn")
 _DTYPES = {"no": "fp32", "float": "fp32"}
 
 
@@ -42,7 +45,8 @@ def _own(start: Start, w: Written) -> OfTrainer:
     script = start.script or _script(w)
     dtype = w.text("mixed_precision", default="no")
     of_transformer = w.flag("fp8_base_unet")
-    fp8 = w.flag("fp8_base") or of_transformer
+    # the scripts of these two do not look at it
+    fp8 = (w.flag("fp8_base") or of_transformer) and not script.startswith(("anima", "hunyuan_image"))
     datasets = _datasets(w)
     to_disk = w.flag("cache_text_encoder_outputs_to_disk")
     fields = {
@@ -56,6 +60,12 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "offload.other": "cpu_offload_checkpointing" * w.flag("cpu_offload_checkpointing"),
         "text_encoder_quantization": "float8" if fp8 and not of_transformer else None,
         "network_type": _network(w),
+        "network.conv_rank": _windows(w),
+        "network.narrowed": w.text("network_module").startswith(("lycoris", "networks.lora_fa")),
+        "network.text_rates": _text_rates(script, w),
+        "precision.network": dtype if w.flag("full_bf16") or w.flag("full_fp16") else "",
+        "precision.vae": "float32" if w.flag("no_half_vae") else "",
+        "precision.full_attention": not any(map(w.flag, _KERNELS)),
         "noise_scheduler": "flowmatch" if script.startswith(("flux", "sd3", "lumina", "anima")) else "ddpm",
     }
     keys = _KEYS | keys_of(datasets, "image_dir")
@@ -81,7 +91,8 @@ def _script(w: Written) -> str:
 def _architecture(script: str, w: Written) -> str | None:
     if script in ("", "datasets"):
         return None
-    name = next((name for prefix, name in _ARCHITECTURES.items() if script.startswith(prefix)), "sd1")
+    plain = "sd2" if w.flag("v2") else "sd1"
+    name = next((name for prefix, name in _ARCHITECTURES.items() if script.startswith(prefix)), plain)
     return "chroma" if name == "flux" and w.raw("model_type") == "chroma" else name
 
 
@@ -91,6 +102,25 @@ def _network(w: Written) -> str:
         return w.pairs("network_args").get("algo", "lora")
     kind = re.fullmatch(r"networks\.(\w+?)(?:_[a-z0-9]+)?", module)
     return kind.group(1) if kind else module or "lora"
+
+
+def _windows(w: Written) -> int:
+    """The rank on convolutions of several pixels, 0: they get none."""
+    written = w.pairs("network_args").get("conv_dim", 0)
+    return int(written) if re.fullmatch(r"\d{1,6}", str(written)) else 0
+
+
+def _text_rates(script: str, w: Written) -> dict[str, float]:
+    """The learning rates of the text encoders that get a LoRA, too."""
+    kohya = family_of(_architecture(script, w)).kohya.get("sd-scripts")
+    if kohya is None or not script.endswith("network") or w.flag("network_train_unet_only"):
+        return {}
+    written = w.raw("text_encoder_lr")
+    rates = written if isinstance(written, list) else [written]
+    return {
+        name: float(rate) if isinstance(rate, int | float) else w.number("learning_rate", default=2e-6)
+        for name, rate in zip(kohya.text, [*rates, *rates[-1:] * len(kohya.text)], strict=False)
+    }
 
 
 def _datasets(w: Written) -> tuple[Dataset, ...]:
