@@ -13,7 +13,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..keys.misspelled import meant
-from ..model.contents import NO_SCRIPT, contents, script_for
+from ..model.contents import NO_SCRIPT, model_in, script_for
 from ..paths import looks_local, not_there, unless_elsewhere
 from . import ELSEWHERE, TRAINERS, trains
 
@@ -220,7 +220,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     first = next(iter(model.components.values()), None)
     if model.layout != "part-files" or first is None or not trains(run):
         raise NotApplicable
-    held = contents(first.tensors)
+    held = model_in(first.tensors)
     script = script_for(run, held)
     if not script:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...doctor.model import ModelFolder, Run
 
@@ -13,11 +13,6 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a LoRA for Z-Image", (_LORA, r"(^|[._])layers[._]\d+[._](attention|feed_forward|adaLN)")),
     ("a LoRA for Flux", (_LORA, r"single_(transformer_)?blocks[._]\d+[._](attn|proj|norm|linear|modulation)")),
     ("a LoRA", (_LORA,)),
-    ("an SDXL model", (r"^(model\.diffusion_model\.)?label_emb\.|^add_embedding\.", r"(input|down)_blocks\.\d")),
-    ("a Stable Diffusion model", (r"^(model\.diffusion_model\.input_blocks|down_blocks)\.\d",)),
-    ("a Stable Diffusion 3.5 model", (r"(^|\.)joint_blocks\.\d+\.x_block\.",)),
-    ("a Lumina 2 transformer", (r"(^|\.)cap_embedder\.0\.", r"(^|\.)context_refiner\.\d+\.attention\.qkv\.")),
-    ("an Anima transformer", (r"(^|\.)llm_adapter\.", r"(^|\.)blocks\.\d+\.adaln_modulation_")),
     (
         "a whole model in one file, text encoders and VAE included",
         (r"^model\.diffusion_model\.", r"^(vae|first_stage_model|text_encoders|cond_stage_model|conditioner)\."),
@@ -29,6 +24,11 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a Flux transformer in diffusers' names", (r"^transformer_blocks\.\d+\.attn\.add_k_proj\.", r"^single_transf")),
     ("a Z-Image transformer in ComfyUI's names", (r"cap_pad_token$", r"\.attention\.qkv\.")),
     ("a Z-Image transformer in diffusers' names", (r"cap_pad_token$", r"\.attention\.to_q\.")),
+    ("an SDXL model", (r"^(model\.diffusion_model\.)?label_emb\.|^add_embedding\.", r"(input|down)_blocks\.\d")),
+    ("a Stable Diffusion model", (r"^(model\.diffusion_model\.input_blocks|down_blocks)\.\d",)),
+    ("a Stable Diffusion 3.5 model", (r"(^|\.)joint_blocks\.\d+\.x_block\.",)),
+    ("a Lumina 2 transformer", (r"(^|\.)cap_embedder\.0\.", r"(^|\.)context_refiner\.\d+\.attention\.qkv\.")),
+    ("an Anima transformer", (r"(^|\.)llm_adapter\.", r"(^|\.)blocks\.\d+\.adaln_modulation_")),
     ("a VAE in diffusers' names", (r"^(encoder\.down|decoder\.up)_blocks\.\d",)),
     ("a VAE in the names of its authors", (r"(^|\.)(encoder\.down|decoder\.up)\.\d+\.block\.",)),
     ("a T5 text encoder", (r"encoder\.block\.\d+\.layer\.0\.SelfAttention\.",)),
@@ -67,13 +67,21 @@ def script_for(run: Run, held: str) -> str:
 def is_anothers(run: Run, model: ModelFolder) -> bool:
     """Whether the model's first file is one that another script of sd-scripts trains, which KOH016 says."""
     first = next(iter(model.components.values()), None)
-    return model.layout == "part-files" and first is not None and bool(script_for(run, contents(first.tensors)))
+    return model.layout == "part-files" and first is not None and bool(script_for(run, model_in(first.tensors)))
 
 
 def contents(names: Iterable[str]) -> str:
     """What tensors of these names are, with its article; "" when that is not known here."""
-    listed = list(names)
+    return next(_kinds(list(names)), "")
+
+
+def model_in(names: Iterable[str]) -> str:
+    """The same, of a whole model in one file by what is trained of it."""
+    held = list(_kinds(list(names)))
+    return next((kind for kind in held if kind in _SCRIPTS), next(iter(held), ""))
+
+
+def _kinds(names: list[str]) -> Iterator[str]:
     for what, patterns in _KINDS:
-        if all(any(re.search(pattern, name) for name in listed) for pattern in patterns):
-            return what
-    return ""
+        if all(any(re.search(pattern, name) for name in names) for pattern in patterns):
+            yield what

@@ -364,6 +364,7 @@ def test_the_script_of_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = f"{script} --pretrained_model_name_or_path {base} \n"
     assert findings(checked(tmp_path / "t.sh", text, monkeypatch)) == [("KOH016", "/pretrained_model_name_or_path")]
     unet = {"model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3), "first_stage_model.x": (4,)}
+    unet["model.diffusion_model.label_emb.0.0.weight"] = (1280, 2816)
     sdxl = made.write(tmp_path / "sdxl.safetensors", unet)
     assert not findings(checked(tmp_path / "t.sh", text.replace(base, str(sdxl)), monkeypatch))
     assert not findings(checked(tmp_path / "t.sh", text.replace(base, "stabilityai/sdxl-base"), monkeypatch))

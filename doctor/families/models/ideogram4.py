@@ -14,7 +14,7 @@ IDEOGRAM4 = replace(
     FILES_ALONE,
     name="ideogram4",
     title="Ideogram 4",
-    transformer=mined_class("Ideogram4", "an Ideogram 4 transformer", ("layers.0.attention.qkv.weight",)),
+    transformer=mined_class("Ideogram4", "an Ideogram 4 transformer", ("layers.0.attention.o.weight",)),
     loader=Loader(
         components={
             "transformer": ("Ideogram4",),
