@@ -84,7 +84,7 @@ def _is_told(run: Run, component: str) -> bool:
     model = probed(run)
     found = [one for _, one in said(run, model)[0]]
     if component not in model.components:  # none of it is in the first file: it has to be named
-        config, world = reading_of(command("x.py", {})).config, LiveWorld()
+        config, world = reading_of(command(f"{run.process_type}.py", {})).config, LiveWorld()
         found += missing_part_file(config, run, probe_files(world, run), model, "", world.system)
     assert all(one.text() and one.consequence() for one in found)
     return bool(found)
