@@ -12,7 +12,8 @@ from zdoctor.doctor.families.part_files import filled_by, part_files, place_of
 from zdoctor.doctor.families.record import Kohya
 from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Run
-from zdoctor.tests.part_files import command, run_of, write
+from zdoctor.doctor.trainers.read import Reading
+from zdoctor.tests.part_files import command, reading_of, write
 
 FAMILIES = ("sdxl", "sd15", "sd2", "sd3", "lumina2", "anima")
 MORE: Mapping[str, Mapping[str, object]] = {"sd2": {"v2": True}}
@@ -24,10 +25,14 @@ def kohya_of(name: str) -> Kohya:
 
 
 def run_with(name: str, options: Mapping[str, object]) -> Run:
+    return reading_with(name, options).runs[0]
+
+
+def reading_with(name: str, options: Mapping[str, object]) -> Reading:
     """A LoRA training of this family by its script."""
     kohya = kohya_of(name)
     every = {"network_module": kohya.network_module, **LORA, **MORE.get(name, {}), **options}
-    return run_of(command(f"{kohya.script}.py", every))
+    return reading_of(command(f"{kohya.script}.py", every))
 
 
 @cache

@@ -18,10 +18,11 @@ from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import NotApplicable, Unestablished
-from zdoctor.tests.part_files import ae, command, flux, probed, reading_of, write
+from zdoctor.doctor.trainers.read import Reading
+from zdoctor.tests.part_files import ae, flux, probed, write
 from zdoctor.tests.patients import BROKEN, CHANGES, Part, patient
 from zdoctor.tests.patients import write as write_header
-from zdoctor.tests.sd_scripts_files import FAMILIES, files_of, parts_of, run_with
+from zdoctor.tests.sd_scripts_files import FAMILIES, files_of, parts_of, reading_with, run_with
 
 Shapes = Mapping[str, tuple[int, ...]]
 SCRIPT = script_of_another_model.__name__
@@ -62,30 +63,31 @@ def test_every_damage_is_found(name: str, tmp_path: Path) -> None:
     for component, (option, shapes) in parts.items():
         beside = {n: s for c, (o, held) in parts.items() if o == option and c != component for n, s in held.items()}
         file = tmp_path / f"{component}.safetensors"
-        run = run_with(name, {**files_of(name), option: str(file)})
+        reading = reading_with(name, {**files_of(name), option: str(file)})
         for kind, (change, dtype) in CHANGES.items():
             changed = change(dict(shapes))
             if changed == shapes:  # convolutions alone
                 continue
             write_header(file, {**beside, **changed}, dtype)
-            assert _is_told(run, component), f"{component}: {kind}"
+            assert _is_told(reading, component), f"{component}: {kind}"
             count += 1
         for kind, damage in BROKEN.items():
             if kind == "no file":  # which another rule says
                 continue
             write_header(file, {**beside, **shapes})
             damage(Part(component, tmp_path, file, "", shapes))
-            assert _is_told(run, component), f"{component}: {kind}"
+            assert _is_told(reading, component), f"{component}: {kind}"
             count += 1
     assert count >= 20
 
 
-def _is_told(run: Run, component: str) -> bool:
+def _is_told(reading: Reading, component: str) -> bool:
+    [run] = reading.runs
     model = probed(run)
     found = [one for _, one in said(run, model)[0]]
     if component not in model.components:  # none of it is in the first file: it has to be named
-        config, world = reading_of(command(f"{run.process_type}.py", {})).config, LiveWorld()
-        found += missing_part_file(config, run, probe_files(world, run), model, "", world.system)
+        world = LiveWorld()
+        found += missing_part_file(reading.config, run, probe_files(world, run), model, "", world.system)
     assert all(one.text() and one.consequence() for one in found)
     return bool(found)
 

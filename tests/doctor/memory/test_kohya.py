@@ -148,8 +148,9 @@ def test_every_class_that_a_record_names_was_mined() -> None:
         tables = mined_tables(memory.steps)
         assert tables, memory.steps
         ways = [table["ways"] for table in tables]
-        assert all(set(one) == {"autocast", "autocast float8"} for one in ways)
-        assert all(tuple(way["one"]["lists"]) == memory.lists for one in ways for way in one.values())
+        assert all({"autocast"} <= set(one) <= {"autocast", "autocast float8", "autocast full"} for one in ways)
+        lists = {tuple(filter(None, way["one"]["lists"])) for one in ways for way in one.values()}
+        assert lists == {memory.lists}, memory.steps
 
 
 WAN = """accelerate launch --mixed_precision bf16 wan_train_network.py --mixed_precision bf16 --task {task} \\
