@@ -31,8 +31,9 @@ _STATES = {
     "adan": 16.0,
     "lion8bit": 1.1,
     "adafactor": 0.25,  # one number a row and a column: of a LoRA, 4 / rank
-    "automagic": 2.1,
-    "prodigy8bit": 10.1,
+    **dict.fromkeys(("automagic2", "automagic3"), 1.3),
+    "automagic": 2.3,
+    "prodigy8bit": 4.0,
     "prodigy": 16.0,
     "dadaptlion": 8.0,
     "dadaptadan": 20.0,

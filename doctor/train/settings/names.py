@@ -22,8 +22,10 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     ),
     "adagrad": ("weight_decay", "lr_decay", "eps", "initial_accumulator_value"),
 }
-# Optimizers from packages of their own: the class, and what pip calls the package. Those that are not above take what
-# their class takes, as does any class that a config names itself ("module.Class").
+_STEP = f"{__name__.removesuffix('.settings.names')}.step"
+_OWN = f"{_STEP}.ai_toolkit_optimizers"
+# Optimizers from packages, or of our own: the class, and what pip calls the package. Those that are not above take
+# what their class takes, as does any class that a config names itself ("module.Class").
 CLASSES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("lion", "lion8bit"), ("lion_pytorch.Lion", "lion-pytorch")),
     "prodigy": ("prodigyopt.Prodigy", "prodigyopt"),
@@ -31,6 +33,10 @@ CLASSES: dict[str, tuple[str, str]] = {
     "prodigyplus": ("prodigyplus.ProdigyPlusScheduleFree", "prodigy-plus-schedule-free"),
     "came": ("came_pytorch.CAME", "came-pytorch"),
     **{f"dadapt{name.lower()}": (f"dadaptation.DAdapt{name}", "dadaptation") for name in ("Adam", "Lion", "AdaGrad")},
+    "adopt": ("pytorch_optimizer.ADOPT", "pytorch-optimizer"),
+    **{name.lower(): (f"{_OWN}.{name}", "") for name in ("Automagic", "Automagic2", "Automagic3")},
+    **dict.fromkeys(("adam8", "adamw8"), (f"{_OWN}.Adam8", "")),
+    "prodigy8bit": (f"{_STEP}.prodigy8bit.Prodigy8bit", ""),
 }
 
 
@@ -39,8 +45,9 @@ def class_path(name: str) -> str:
     return name if "." in name else CLASSES.get(name, ("", ""))[0]
 
 
-# ai-toolkit clips no gradients for these: they bound their updates themselves.
-UNCLIPPED = ("adafactor",)
+# ai-toolkit clips no gradients for these, which bound their updates themselves; the last two, because they make them
+# amid the backward pass, unless their setting `fused` is false.
+UNCLIPPED = ("adafactor", "automagic2", "automagic3")
 # How gradients are clipped where the config says it: by their norm, whatever the optimizer, or value by value.
 CLIPS = ("norm", "value")
 # The settings that each schedule takes, all of them numbers.

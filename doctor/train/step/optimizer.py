@@ -25,7 +25,9 @@ BY_BITSANDBYTES = tuple(f"{name}8bit" for name in EIGHT_BIT)
 HOW = {"foreach", "fused", "capturable", "differentiable"}
 # ai-toolkit's, where it is not the optimizer's own 1e-8.
 EPS = 1e-6
-WITH_EPS = ("adamw", "adam", "adamw8bit", "adam8bit", "prodigy")
+# bitsandbytes keeps smaller tensors in 32 bits.
+EIGHT_BIT_FROM = 4096
+WITH_EPS = ("adamw", "adam", "adamw8bit", "adam8bit", "adamw8", "adam8", "prodigy", "prodigy8bit")
 
 
 def make_optimizer(
@@ -39,7 +41,7 @@ def make_optimizer(
     """Returns the optimizer of that name as ai-toolkit makes it; TrainError where it does not take its settings.
 
     `parameters` are Parameters or the groups of them that optimizers take.
-    Eight-bit kinds need bitsandbytes on CUDA; elsewhere the plain one is taken, said by `note`.
+    Eight-bit kinds need a bitsandbytes that works on the device; else the plain one is taken, said by `note`.
     """
     trained = list(parameters)
     keywords: dict[str, Any] = {"lr": rate, **({"eps": EPS} if name in WITH_EPS else {}), **settings}
@@ -55,7 +57,9 @@ def make_optimizer(
             f"{name}8bit needs bitsandbytes, and {why}. Plain {word} is used with the same settings: the same "
             f"updates without the 8-bit rounding, {more} more bytes per trained weight."
         )
-    if name == "prodigy" and rate < 0.1:
+    if name == "automagic" and rate > 1e-3:
+        note(f"Automagic begins at a learning rate of 1e-06 here: {rate:g} is above what it takes, 0.001.")
+    if name in ("prodigy", "prodigy8bit") and rate < 0.1:
         note(
             f"Prodigy finds the step size and multiplies it by the learning rate, here {rate:g} (as in ai-toolkit, "
             "whatever that prints). It is made for lr: 1."
@@ -102,7 +106,8 @@ def as_switched(optimizer: torch.optim.Optimizer) -> Any:
 def clip_gradients(recipe: Recipe, parameters: Sequence[nn.Parameter]) -> Tensor:
     """Clips the gradients as the config's trainer does it; returns the norm that they had."""
     how, limit = recipe.clip_method, recipe.max_grad_norm
-    by_norm = limit > 0 and (how == "norm" or (how is None and recipe.optimizer.name not in UNCLIPPED))
+    unclipped = recipe.optimizer.name in UNCLIPPED and recipe.optimizer.settings.get("fused", True)
+    by_norm = limit > 0 and (how == "norm" or (how is None and not unclipped))
     together = True if parameters[0].device.type == "cpu" else None  # elsewhere torch does so where it can
     norm = nn.utils.clip_grad_norm_(parameters, limit if by_norm else math.inf, foreach=together)
     if how == "value" and limit > 0:
@@ -158,12 +163,16 @@ def _class(path: str) -> Any:
 def _eight_bit(
     name: str, parameters: list[Any], keywords: Mapping[str, Any], device: torch.device
 ) -> tuple[torch.optim.Optimizer | None, str]:
-    """The optimizer of bitsandbytes, or None and why not."""
-    if device.type != "cuda":
-        return None, f"that needs CUDA, but this runs on the {device.type}"
+    """The optimizer of bitsandbytes, or None and why not: it makes a step of a small matrix on the device first."""
+    if device.type == "cpu":
+        return None, "that is ten times as slow on a processor"
     if importlib.util.find_spec("bitsandbytes") is None:
         return None, "it is not installed here"
+    tried = nn.Parameter(torch.zeros(EIGHT_BIT_FROM, device=device))
+    tried.grad = torch.ones_like(tried)
     try:
-        return getattr(importlib.import_module("bitsandbytes.optim"), name)(parameters, **keywords), ""
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        return None, f"it does not work here ({error})"
+        make: Any = getattr(importlib.import_module("bitsandbytes.optim"), name)
+        make([tried], **keywords).step()
+        return make(parameters, **keywords), ""
+    except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
+        return None, f"it does not work on the {device.type} here ({first_line(error)})"

@@ -260,8 +260,11 @@ def _inside(word: str, root: str) -> str:
 
 
 def _optimizer(name: str) -> str:
-    """In any case; zdoctor's runner also takes a class of a package as module.Class, by its exact name."""
-    return name if "." in name else name.lower()
+    """In any case; zdoctor's runner also takes a class of a package as module.Class, by its exact name.
+
+    prodigyopt is what ai-toolkit's own form calls Prodigy.
+    """
+    return name if "." in name else {"prodigyopt": "prodigy"}.get(name.lower(), name.lower())
 
 
 def _precision(w: Written) -> dict[str, Any]:

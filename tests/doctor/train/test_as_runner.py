@@ -139,7 +139,7 @@ def test_a_green_check_offers_only_what_would_start(
     tiny: Path, circles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ai-toolkit has this optimizer, the runner does not."""
-    for optimizer, offered in (("adamw", True), ("automagic", False)):
+    for optimizer, offered in (("adamw", True), ("automagicexperiment", False)):
         name = config(tiny, circles, "zimage", train={"optimizer": optimizer}, sample=QUIET)
         assert main(["check", name]) == 0
         assert ("next: zdoctor train" in capsys.readouterr().out) is offered

@@ -307,8 +307,8 @@ def test_losses_that_are_not_finite_end_the_run_with_a_diagnosis(tiny: Path, cir
 
 
 def test_what_cannot_be_done_fails_before_anything_is_read(tiny: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="optimizer automagic"):
-        go(run_with(optimizer="automagic"), tmp_path / "nowhere", tmp_path, tmp_path / "out")
+    with pytest.raises(TrainError, match="optimizer automagicexperiment"):
+        go(run_with(optimizer="automagicexperiment"), tmp_path / "nowhere", tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -26,7 +26,7 @@ def flux_text(**settings: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("optimizer automagic", {"optimizer": "automagic"}),
+    ("optimizer automagicexperiment", {"optimizer": "automagicexperiment"}),
     ("setting d_coef of the optimizer adamw", {"optimizer_settings": {"d_coef": 2}}),
     ("weight_decay of the optimizer adamw is '1e-4'", {"optimizer_settings": {"weight_decay": "1e-4"}}),
     ("betas of the optimizer adamw is [0.9]", {"optimizer_settings": {"betas": [0.9]}}),

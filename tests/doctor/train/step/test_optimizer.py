@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from zdoctor.doctor.memory.bytes import state_bytes
 from zdoctor.doctor.train import TrainError
@@ -83,13 +84,19 @@ def test_a_state_that_was_made_tensor_by_tensor_is_gone_on_with(name: str) -> No
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "adafactor", "lion", "prodigy", "adagrad"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("adamw", "adam", "adafactor", "lion", "prodigy", "adagrad"),
+        *("automagic", "automagic2", "automagic3", "adamw8", "prodigy8bit"),
+    ],
+)
 def test_the_state_is_as_large_as_predicted(name: str) -> None:
     need(name)
     parameters = start(rank=16, wide=3840)
     optimizer = make_optimizer(name, {}, RATE, parameters, CPU, silent)
     steps(optimizer, parameters, range(1))
-    held = sum(v.nbytes for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor))
+    held = sum(v.nbytes for v in tree_leaves(dict(optimizer.state)) if isinstance(v, Tensor))
     assert held / sum(p.numel() for p in parameters) == pytest.approx(state_bytes(name), rel=0.15)
 
 
@@ -158,7 +165,7 @@ def test_prodigy_is_that_of_the_package_with_the_rate_as_written() -> None:
     assert notes == [] and optimizer.param_groups[0]["eps"] == 1e-6
 
 
-def test_eight_bit_without_cuda_says_what_it_does() -> None:
+def test_eight_bit_on_a_processor_says_what_it_does() -> None:
     need("lion8bit")
     notes: list[str] = []
     make_optimizer("lion8bit", {}, RATE, start(), CPU, notes.append)
