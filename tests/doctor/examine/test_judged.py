@@ -54,12 +54,13 @@ caption_extension = ".txt"
 image_directory = "pictures"
 cache_directory = "cache"
 """
-SDXL = """\
-accelerate launch sdxl_train_network.py --pretrained_model_name_or_path base.safetensors --dataset_config data.toml \\
-  --network_module networks.lora --learning_rate 1e-4 --optimizer_type AdamW8bit --mixed_precision bf16 \\
+HUNYUAN = """\
+accelerate launch hunyuan_image_train_network.py --pretrained_model_name_or_path base.safetensors \\
+  --network_module networks.lora_hunyuan_image --learning_rate 1e-4 --optimizer_type AdamW8bit \\
+  --mixed_precision bf16 --dataset_config data.toml \\
   --output_dir output --output_name lora --max_train_steps 100 --cache_latents
 """
-SDXL_DATA = """\
+HUNYUAN_DATA = """\
 [[datasets]]
 resolution = 512
 [[datasets.subsets]]
@@ -99,7 +100,7 @@ FAMILIES = {
     "ai-toolkit Mage-Flow": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "mageflow"), "", "", "mageflow"),
     "ai-toolkit MiniMax": ("config.yaml", AI_TOOLKIT.replace("ARCHITECTURE", "minimax_h3"), "", "", "minimax_h3"),
     "musubi-tuner Wan": ("train.sh", MUSUBI, "data.toml", MUSUBI_DATA, "wan_flf2v-14B"),
-    "sd-scripts SDXL": ("train.sh", SDXL, "data.toml", SDXL_DATA, "sdxl"),
+    "sd-scripts HunyuanImage": ("train.sh", HUNYUAN, "data.toml", HUNYUAN_DATA, "hunyuan_image"),
     "SimpleTuner Sana": ("config.json", SIMPLETUNER, "backend.json", json.dumps(BACKEND), "sana"),
 }
 
