@@ -1,10 +1,10 @@
-"""Which models two sizes belong to that meet: of text embeddings, latents, LoRAs, or a file and the model built "
-"for it."""
+"""Which models two sizes belong to that meet: of text embeddings, latents, LoRAs, or a file and the model for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 
 from ..families import classes, families
@@ -226,7 +226,7 @@ def _files(message: str) -> tuple[str, str] | None:
         return None
     if all(_LORA.search(name) for name, _, _ in pairs):
         return _of_lora(pairs)
-    held, built = (_whose({name: shapes[at] for name, *shapes in pairs}) for at in (0, 1))
+    held, built = (_whose(tuple((name, shapes[at]) for name, *shapes in pairs)) for at in (0, 1))
     if not held and not built:
         return None
     if held and built and not {*held}.isdisjoint(built):
@@ -273,10 +273,12 @@ def _listed(titles: Sequence[str]) -> str:
     return " / ".join(titles)
 
 
-def _whose(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+@lru_cache(maxsize=32)
+def _whose(tensors: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[str, ...]:
     """The models that have tensors of all these names and shapes."""
+    shapes = dict(tensors)
     fitting = (title for title, own in _variants(shapes) if all(own.get(n) == s for n, s in shapes.items()))
-    return list(dict.fromkeys(fitting))[:MOST_TITLES]
+    return tuple(dict.fromkeys(fitting))[:MOST_TITLES]
 
 
 def _variants(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, Shapes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 
 from ..model import WeightFile
@@ -202,6 +202,7 @@ def _is_alike(module: AdaptedModule, family: Family) -> bool:
     return not kinds or _numberless(path) in kinds
 
 
+@lru_cache(maxsize=1 << 15)  # each family looks at the same paths
 def _numberless(path: str) -> str:
     return re.sub(r"\d+", "0", path.replace(".", "_"))
 

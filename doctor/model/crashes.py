@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from .record import dataclass, field
 from .trainer import takes_in
@@ -149,7 +150,13 @@ def _in(pattern: str, text: str) -> bool:
 
 def _found(pattern: str, text: str) -> re.Match[str] | None:
     whole, first = _told(text)
-    return re.search(pattern, whole) or re.search(pattern, first)
+    compiled = _compiled(pattern)
+    return compiled.search(whole) or compiled.search(first)
+
+
+@cache  # there are more of them than re keeps
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def _short(text: str) -> str:
