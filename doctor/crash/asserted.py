@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..model.crashes import Failure, Known
+from .messages import CUT_OFF
 from .phases import place_of
 
 _ASSERT = re.compile(r"assert\s+(?P<what>.+?)(?:,\s*f?[\"'(].*)?$")
@@ -16,8 +17,8 @@ SOURCE = "https://docs.python.org/3/reference/simple_stmts.html#the-assert-state
 
 
 def asserted(failure: Failure) -> Known | None:
-    """What is told of an AssertionError that says nothing, where the log shows its line."""
-    if failure.name != "AssertionError" or failure.message.strip() or not failure.frames:
+    """What is told of an AssertionError that says nothing, where the log shows its line; also where it ends there."""
+    if failure.name not in ("AssertionError", CUT_OFF) or failure.message.strip() or not failure.frames:
         return None
     frame = failure.frames[-1]
     found = _ASSERT.match(frame.code)

@@ -14,8 +14,10 @@ from . import table
 from .asserted import asserted
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
+from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
+from .own import own
 from .phases import cut_off
 from .phrases import phrases
 from .question import excerpt, versions
@@ -52,6 +54,8 @@ _DONE = re.compile(
     r"|[Tt]raining (?:is )?(?:complete|finished|done)"
 )
 _WARNED = re.compile(r"\bWARN(?:ING)?\b|Warning: |\bwarnings?\.warn|\b[Ff]alling back\b|\b(?:skipp|retrying|ignor)")
+# Bars of what comes before a training's steps.
+_READING = re.compile(r"^(?:Loading|Map|Fetching|Downloading|Generating|Filter|caching)\b|examples/s|[kMG]?B/s\]")
 _BAR = re.compile(r"(\d+)/(\d+) \[")
 _LOSS = re.compile(r"\bloss\b", re.I)
 _DIGIT = re.compile(r"\d")
@@ -91,7 +95,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
             return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
         failure = bare
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
-        known = None if rules else by_source(failure) or known
+        known = None if rules else by_source(failure) or lookup(failure) or known
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
@@ -118,8 +122,10 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
     if not (known is None or known.vague or known in table.general()):
         return known
-    told = by_version(failure, installed) or by_widths(failure) or cut_off(failure) or asserted(failure)
-    return told or (nothing(failure) if known in table.general() else None) or known
+    told = (
+        by_version(failure, installed) or by_widths(failure) or cut_off(failure) or asserted(failure) or own(failure)
+    )
+    return told or nothing(failure) or known
 
 
 def _before(lines: Lines, failure: Failure) -> Known | None:
@@ -175,7 +181,10 @@ def _phrases(
     for said, known in phrases(lines.last(_LATE), told):
         if (found and known.messenger) or (speaks and (said.at < first or _WARNED.search(said.message))):
             continue
-        over = any(other.begin <= said.at <= other.at for other in survived) or _went_on(lines.between(said.at), 1)
+        after = lines.between(said.at)
+        if said.at == 1:  # what a text is headed with comes not before what follows
+            after = [line for line in after if not _READING.search(line)]
+        over = any(other.begin <= said.at <= other.at for other in survived) or _went_on(after, 1)
         if not over:
             yield said, known
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from itertools import takewhile
 
 from ..model.crashes import Failure
 from ..model.record import replace
 from . import table
 from .lines import NAME, Lines
-from .messages import CUT_OFF, PROMPT, message
+from .messages import CUT_OFF, LOGGED, MOST_LINES, PROMPT, message
 from .streams import streams
 from .tracebacks import tracebacks
 
@@ -30,7 +32,8 @@ _ENDS = (
     (
         "Killed",
         ("illed", "SIGKILL", "9/KILL", "oom", "OOM"),
-        rf"^(?:\S+: line \d+: +\d+ )?Killed\b|{_code(137, -9)}|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
+        rf"^(?:\S+: (?:line )?\d+: +(?:\d+ )?)?Killed\b|{_code(137, -9)}"
+        r"|SIGKILL|code=killed, status=9/KILL|result 'oom-kill'"
         r"|Out of memory: Killed process|Memory cgroup out of memory|killed by the OOM killer|oom-kill:constraint="
         r"|\bOOMKilled\"?: *true|Reason: +OOMKilled|^\[?\d*\]? *\+ +\d+ killed\b|\d+ Killed +\S+$",
     ),
@@ -75,6 +78,9 @@ _ARGPARSE = re.compile(
     r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
     r"|ambiguous option: .+|one of the arguments .+)$"
 )
+# Lines of argparse's usage.
+_OPTION = re.compile(r"(?:> ?)*\s*\[--?[a-z][\w-]*(?: [^\]]*)?\](?:\s|$)")
+_LEAST_OPTIONS = 3
 _LOADING = re.compile(r"\bLoading (?:checkpoint shards|weights|pipeline components\.*): +(?!100%)\d+%")
 # What a shell or a page adds to a log: nothing, a prompt, and how any language asks to press a key.
 _AFTER = re.compile(rf"\s*$|{PROMPT.pattern}|.*\. \. \.\s*$|[>\s`]*$")
@@ -96,19 +102,29 @@ _LAST_WORDS = re.compile(
 _ERROR_WORDS = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error", "level", "api.py:")
 # How programs say in a sentence that they stop.
 _GAVE_UP = re.compile(
+    r"\W*\[FAIL(?:ED)?\] *(?P<failed>\S.*)$|"
     r"[^A-Za-z]{0,60}(?:\[[^\]]{0,40}\]\W*)*(?P<message>"
     r"(?:(?:[A-Z][a-z]+ )?(?:an )?(?:[Ee]rror|[Ee]xception) (?:occurred|while|during|in|running|loading)\b"
     r"|(?:Caught|Unhandled|Uncaught) (?:error|exception)|[A-Z]\w+(?:Error|Exception) (?:occurred|raised)"
     r"|[Ff]ailed to\b|Unable to\b|Could ?n(?:ot|'t)\b|Cannot\b"
     r"|[Tt]raining (?:has |was )?(?:failed|crashed|aborted|stopped unexpectedly)"
     r"|[Tt]erminated by signal|Terminated\b|Hangup\b|[Ss]egfault\b|\(?core dumped|(?:torch\.)?cuda\.OutOfMemory\b"
-    r"|panic: |thread '[^']*' panicked|make: \*\*\*|slurmstepd: |\[?FAILED\b|- [1-9]\d* failures?$"
+    r"|panic: |thread '[^']*' panicked|make: \*\*\*|slurmstepd: |\[?FAIL(?:ED)?\b|- [1-9]\d* failures?$"
     rf"|.{{0,80}}?{_CODE}-?[1-9]\d{{0,4}}(?![\d%]|\.\d)"
     r").*)$"
     r"|.{0,60}?(?:错误|錯誤|失败|失敗|Ошибка|エラー|오류) *[::] *(?P<told>\S.*)$"
     r"|\W*[\u274c\u2717\u2718\u26d4] *(?P<marked>\S.*)$"
+    r"|(?P<refused>.{0,60}(?:\u4e0d\u652f\u6301|\u4e0d\u652f\u63f4|\u5fc5\u987b|\u5fc5\u9808|\u7f3a\u5c11).*)$"
 )
 _LATEST = 30
+_NAMES = (
+    *(name for name in dir(builtins) if name.endswith(("Error", "Exception", "Interrupt"))),
+    *("torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "torch.distributed.DistBackendError"),
+    *("torch.AcceleratorError", "safetensors_rust.SafetensorError", "subprocess.CalledProcessError"),
+    *("requests.exceptions.HTTPError", "huggingface_hub.errors.", "huggingface_hub.utils._errors."),
+)
+_ENDINGS = frozenset(name for name, _, _ in _ENDS) | {SAID, REPORTED, CUT_OFF, *LAUNCHERS}
+_LEAST_NAME = 3
 # What transformers and diffusers say of an import that failed, and behind it why.
 _INNER = re.compile(r"[\s\S]*because of the following error[^\n:]*:\s+(\S[\s\S]*)")
 
@@ -123,8 +139,21 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
         found += [failure for process in processes for failure in _alone(process)]
     if not found:
-        found += [failure for process in processes for failure in _last_words(process)] or _last_words(lines)
+        records = {at for at, line in lines.numbered() if LOGGED.match(line)}
+        found += [failure for log in processes for failure in _last_words(log, records)] or _last_words(
+            lines, records
+        )
+    end = max((at for at, line in lines.numbered() if line.strip()), default=0)
+    found = [_whole(failure) if failure.at == end else failure for failure in found]
     return tuple(sorted(map(_with_inner, found), key=lambda failure: failure.at))
+
+
+def _whole(failure: Failure) -> Failure:
+    """With the whole name of an exception in which the log is cut off."""
+    if failure.message or failure.name in _ENDINGS or len(failure.name) < _LEAST_NAME:
+        return failure
+    begun = [name for name in _NAMES if name.startswith(failure.type)]
+    return replace(failure, type=begun[0]) if len(begun) == 1 else failure
 
 
 def _with_inner(failure: Failure) -> Failure:
@@ -138,18 +167,27 @@ def _with_inner(failure: Failure) -> Failure:
 def _alone(lines: Lines) -> Iterator[Failure]:
     """Exceptions whose traceback the log does not show."""
     for at in lines.holding(
-        "Error", "Exception", "Interrupt", "errors.", ".exc", "Timeout", ".Broken", ".OutOf", "cv2."
+        "Error", "Exception", "Interrupt", ".error", ".exc", "Timeout", ".Broken", ".OutOf", "cv2.", "pybind11_state"
     ):
         named = _NAMED.match(lines[at])
         if named is not None and not _BENIGN.search(named["lead"]):
             text, end = named["message"] or "", at + 1
             if not named["lead"]:
                 text, end = message(lines, at, text)
+            elif len(led := _led(lines, at, named["lead"])) > 1:
+                text, end = message(led, 0, text)
+                end += at
             yield Failure(named["type"], text, (), lines.numbers[end - 1], begin=lines.numbers[at])
 
 
-def _last_words(lines: Lines) -> Iterator[Failure]:
-    """What programs say of their own end, in words that tell no exception."""
+def _led(lines: Lines, at: int, lead: str) -> list[str]:
+    """The lines from `at` on that begin with the same lead, without it."""
+    alike = takewhile(lambda line: line.startswith(lead), lines[at : at + MOST_LINES])
+    return [line[len(lead) :] for line in alike]
+
+
+def _last_words(lines: Lines, records: Container[int]) -> Iterator[Failure]:
+    """What programs say of their own end, in words that tell no exception; it ends where a logger begins a record."""
     told = {at: found for at in lines.holding(*_ERROR_WORDS) if (found := _LAST_WORDS.match(lines[at])) is not None}
     told = told or {at: found for at in _latest(lines) if (found := _GAVE_UP.match(lines[at])) is not None}
     if told:
@@ -157,7 +195,10 @@ def _last_words(lines: Lines) -> Iterator[Failure]:
         while begin - 1 in told:
             begin -= 1
         said = "\n".join(next(filter(None, told[at].groups())) for at in range(begin, end + 1))
-        yield Failure(REPORTED, message(lines, end, said)[0], (), lines.numbers[end], begin=lines.numbers[begin])
+        after = range(end + 1, min(len(lines), end + MOST_LINES))
+        stop = next((at for at in after if lines.numbers[at] in records), len(lines))
+        text = message(lines if stop == len(lines) else lines[:stop], end, said)[0]
+        yield Failure(REPORTED, text, (), lines.numbers[end], begin=lines.numbers[begin])
 
 
 def _latest(lines: Lines) -> list[int]:
@@ -180,9 +221,18 @@ def _endings(lines: Lines) -> Iterator[Failure]:
     for at in lines.holding("error: "):
         if (refused := _ARGPARSE.match(lines[at])) is not None:
             yield _said(lines, at, "ArgumentError", refused["message"])
+    if (shown := _usage(lines)) is not None:
+        yield _said(lines, shown, "UsageShown", lines[shown].strip("> "))
     for at in lines.holding("Error running job: ", "!!! Exception during processing !!! "):
         if (reported := _REPORTED.search(lines[at])) is not None:
             yield _said(lines, at, REPORTED, reported["message"])
+
+
+def _usage(lines: Lines) -> int | None:
+    """The last line, where the log ends amid the options that a program prints as it refuses its command line."""
+    last = range(max(0, len(lines) - _LATEST // 2), len(lines))
+    shown = [at for at in last if _OPTION.match(lines[at])]
+    return shown[-1] if len(shown) >= _LEAST_OPTIONS else None
 
 
 def _printed(lines: Lines) -> Iterator[Failure]:

@@ -22,13 +22,13 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1b\x1d-\x1f\x7f\u200b\ufeff]+"
 _CUT_FRAME = re.compile(r'\A\s*(?P<file>[^\n"]{1,200}\.py)"?, line (?=\d+, in )')
 _ENTITY = re.compile(r"&(?:lt|gt|quot|apos|amp|nbsp|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
 _TAG = re.compile(r"</?(?:span|div|pre|code|p|b|i|em|strong|font|a|td|tr)\b[^<>\n]{0,200}>")
-_TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("\xa0", " "))
+_TYPOGRAPHY = (("“", '"'), ("”", '"'), ("„", '"'), ("‘", "'"), ("’", "'"), ("´", "'"), ("\xa0", " "))
 _CONTAINER = re.compile(r'^\{"log":"(?:[^"\\]|\\.)*".*\}$', re.M)
 # What can be nothing but the name of an exception.
 NAME = (
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)|Exception)"
+    r"(?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Interrupt|ExceptionGroup)|Exception)"
     r"|(?:[a-z_]\w*\.)+(?:errors?|exceptions?|exc)\.[A-Z]\w+"
-    r"|(?:[a-z_]\w*\.)+(?:\w*Timeout|BrokenProcessPool|OutOfResources)"
+    r"|(?:[a-z_]\w*\.)+(?:\w*Timeout|BrokenProcessPool|OutOfResources|\w*pybind11_state\.[A-Z]\w+)"
     r"|(?:re|struct|zlib|cv2)\.error"
 )
 # A traceback as the value of a string: its line ends are written out.

@@ -21,7 +21,7 @@ MOST_BARS = 3
 ERROR = re.compile(r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*|(?:[a-z_]\w*\.)+\w+(?=:))(?:: ?(?P<message>.*)|)$")
 CERTAIN = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*)|)$")
 # A line that some logger or launcher wrote, which is not the exception's any more.
-_LOGGED = re.compile(
+LOGGED = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|[WEI]\d{4} \d\d:|wandb: |\[(?:RANK|rank|default|INFO|WARN|ERROR)|"
     r"(?:INFO|WARNING|ERROR|DEBUG)\b[ :]|={20}|-{20}|\+[-+]{8}|Segmentation fault|Aborted"
     r"|(?:\S+: line \d+: +\d+ )?Killed|## [A-Z]|\S+\.py:\d+: \w*Warning: "
@@ -40,7 +40,7 @@ def message(lines: Sequence[str], at: int, first: str) -> tuple[str, int]:
         text = lines[place].strip()
         if text.startswith(_CHAINED) or START in text or PROMPT.match(text):
             return "\n".join(kept), end
-        if FRAME.match(lines[place]) or IS_BAR.search(text) or _LOGGED.match(text) or _went_on(lines, place):
+        if FRAME.match(lines[place]) or IS_BAR.search(text) or LOGGED.match(text) or _went_on(lines, place):
             break
         if text:
             kept.append(text)

@@ -19,7 +19,12 @@ _AROUND = (
     (re.compile("is not callable"), r"{what}(?=\()"),
     (re.compile("is not iterable"), r"\bin {what}(?=[\s:\])]|$)|[(,] ?\*{what}(?=[,)])"),
     (re.compile("cannot unpack"), r"= {what}$"),
+    # the one on that side of the operator on which the words have it
+    (re.compile(": 'NoneType' and"), r"{what}(?= ?{sign} )"),
+    (re.compile(r"instances of 'NoneType' and"), r"{what}(?= {sign} )"),
+    (re.compile("and 'NoneType'"), r" {sign} {what}(?=[\s),\]:]|$)"),
 )
+_SIGN = re.compile(r"for (\S+): |'(\S+)' not supported")
 _ATTRIBUTE = re.compile(r"has no attribute '(\w+)'")
 
 
@@ -31,8 +36,12 @@ def nothing(failure: Failure) -> Known | None:
     around = next((one for words, one in _AROUND if words.search(failure.message)), None)
     if around is None:
         return None
-    asked = _ATTRIBUTE.search(failure.message)
-    pattern = around.format(what=f"({_EXPRESSION})", name=asked[1] if asked is not None else "")
+    asked, sign = _ATTRIBUTE.search(failure.message), _SIGN.search(failure.message)
+    pattern = around.format(
+        what=f"({_EXPRESSION})",
+        name=asked[1] if asked is not None else "",
+        sign=re.escape(sign[1] or sign[2]) if sign is not None else "",
+    )
     found = {what for one in re.finditer(pattern, frame.code) for what in one.groups() if what} - {"self"}
     if len(found) != 1:
         return None

@@ -6,18 +6,23 @@ import re
 from pathlib import PureWindowsPath
 
 from ..model.crashes import Failure, Frame, Known
+from ..model.record import replace
 from .messages import CUT_OFF
 
 # Files that only hand a call on.
 _HANDS_ON = re.compile(
     r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]module|autograd|utils[/\\](?:checkpoint|_contextlib)|_tensor|_compile|_dynamo)"
-    r"|[/\\](?:click|typer|runpy)\b|_validators\.py|nvtx\.py|c10d_logger|^<frozen "
+    r"|[/\\](?:click|typer|runpy|threading|concurrent)\b|_validators\.py|nvtx\.py|c10d_logger|autocast_mode|^<frozen "
 )
-# What a line of code calls, without the arguments.
-_CALLED = re.compile(r"[\w.]+\(")
+# What a line of code calls, without the arguments; of what makes an optimizer, that it does.
+_CALLED = re.compile(r"[\w.]+\((?:params, defaults)?")
 _IMPORT = re.compile(r"(?:from (?P<module>[\w.]+) import|import (?P<whole>[\w.]+))")
 _DISK = "a folder that is gone or may not be written to, or a disk that is full"
 _CARD = "the card's memory, or types, sizes or devices of tensors that do not go together"
+_KIND = (
+    "a file of another model or layout than this script is for, a path that is wrong, or a program older than "
+    "the model"
+)
 # What is called there, what that does, and what fails there most.
 _PHASES = (
     (
@@ -29,6 +34,58 @@ _PHASES = (
         r"\.backward\(|run_backward|unpack_hook|recompute",
         "computing the gradients",
         "the card's memory, or block swap, offloading or torch.compile that does not go with gradient checkpointing",
+    ),
+    (
+        r"_configure_\w*optimizer|_prepare_deepspeed|ds_initialize|deepspeed\.initialize",
+        "setting DeepSpeed up",
+        "a task without an optimizer, or an optimizer or a ZeRO stage that do not go together",
+    ),
+    (
+        r"\(params, defaults|(?:init|get|create|build|make)_\w*optimizer\b|optimizer_(?:class|cls)\(",
+        "making the optimizer",
+        "nothing that is to be trained (a LoRA whose names of layers are another model's), or arguments that this "
+        "optimizer does not take",
+    ),
+    (
+        r"eval_batch|\b_?evaluate(?:_single)?\(",
+        "computing the loss of the evaluation",
+        _CARD + ", or block swap",
+    ),
+    (
+        r"\b(?:p2p|dist|cdb)\.(?:send|recv)|_exec_(?:send|recv)",
+        "handing tensors from card to card",
+        "a tensor that still lies on the CPU, or another process that failed first",
+    ),
+    (
+        r"analyze_checkpoint|detect_\w*(?:dtype|type|version)|handle_model_specific_args|infer_diffusers_model",
+        "looking what kind of model the file holds",
+        _KIND,
+    ),
+    (
+        r"scheduler\.step|convert_model_output",
+        "taking a step of the sampler",
+        "a model of another kind than the pipeline is for (image to video), or sizes that do not go together",
+    ),
+    (
+        r"forward_preprocess|unit_runner|unit\.process|prepare_inputs",
+        "preparing what a step computes with",
+        "a picture, video, mask or control that is missing or of another size, or a part of the model that is "
+        "not loaded",
+    ),
+    (
+        r"\b[Vv]alidation\(|init_validations|build_validation|run_validation",
+        "preparing the validation",
+        "a prompt, adapter or picture of the validation that is missing, or a fault of this version",
+    ),
+    (
+        r"start_next_epoch|refresh_cache|DiskCache",
+        "caching what becomes of pictures and captions",
+        "the card's memory, a picture that is damaged, or a full disk",
+    ),
+    (
+        r"(?:pipe\w*|pipeline|module|model|transformer|unet|vae|text_encoder\w*|\bsuper\(.*?)\.to\(|_apply\b|\bconvert\(t",
+        "moving a part of the model to the card",
+        "the card's memory, or parameters without data (on meta), as the file lacks them",
     ),
     (
         r"optimizer\.step|_optimizer_step",
@@ -99,7 +156,7 @@ _PHASES = (
     (
         r"load_(?:state_dict|file|torch_file|checkpoint|weights|vae|dit|unet|transformer|text_encoders?|t5|clip\w*|models?|sd\w*)\b"
         r"|load_\w+_model|safe_open|torch\.load|from_pretrained|from_single_file|set_module_tensor"
-        r"|load_pretrained|model_loader",
+        r"|load_pretrained|model_loader|\b_*load_internal",
         "loading the model's files",
         "a file of another model or kind, one that is cut short or not all there, or want of memory",
     ),
@@ -109,7 +166,7 @@ _PHASES = (
         _CARD,
     ),
     (
-        r"(?i)encode_prompt|text_encoder|prompt_embeds|encode_text",
+        r"(?i)encode_prompt|text_encoder|prompt_embeds|encode_text|encode_tokens|_pool_workaround",
         "encoding captions",
         _CARD,
     ),
@@ -119,7 +176,7 @@ _PHASES = (
         _CARD,
     ),
     (
-        r"(?i)dataset|dataloader|data_loader|bucket|__getitem__|collate",
+        r"(?i)dataset|dataloader|data_loader|bucket|__getitem__|collate|get_next_item",
         "reading the dataset",
         "a picture, caption or cache that is missing or damaged, or settings of the dataset",
     ),
@@ -134,18 +191,18 @@ _PHASES = (
         "a slip in the config",
     ),
     (
-        r"train_batch|training_step|hook_train_loop|train_single|forward|predict_noise|noise_pred"
-        r"|_call_impl|train_step|process_batch",
+        r"train_batch|training_step|hook_train_loop|train_single|forward|predict_noise|noise_pred|\bpredict\("
+        r"|_call_impl|train_step|process_batch|(?:^|[ ._])(?:transformer|dit|unet|model)\((?: |$)",
         "computing a step",
         _CARD,
     ),
 )
 
 
-def doing(frame: Frame) -> tuple[str, str] | None:
-    """What a run was doing in a frame and what fails there most, by what is called there; None where that is no word
-    of ours. Outer frames and the arguments of a call say what is trained with, not what was going on."""
-    for text in (" ".join(_CALLED.findall(frame.code)), frame.function):
+def doing(call: str, function: str) -> tuple[str, str] | None:
+    """What a run was doing in a line of code and what fails there most, by what is called there; None where that is
+    no word of ours. Outer frames and the arguments of a call say what is trained with, not what was going on."""
+    for text in (call, function):
         for called, phase, often in _PHASES:
             if re.search(called, text):
                 return phase, often
@@ -160,17 +217,23 @@ def place_of(frame: Frame) -> str:
 
 
 def cut_off(failure: Failure) -> Known | None:
-    """What is told of a traceback without an end: what was going on in its last frame that says more than a file."""
-    if failure.name != CUT_OFF or not failure.frames:
+    """What is told of a traceback without an end, or with no more than the name of its exception: the last call that
+    it shows, and what was going on there."""
+    if failure.message.strip() or not failure.frames or not (failure.name == CUT_OFF or failure.name in _WORDED):
         return None
     shown = [one for one in failure.frames if one.line and not _HANDS_ON.search(one.file)] or failure.frames
     last = shown[-1]
-    told = None if last.code.startswith("assert ") else doing(last)
+    if last.code.startswith("assert "):
+        return None
+    # The frame that is cut in its own line shows no code; it is what the frame before it calls.
+    calling = last if last.code or len(shown) == 1 else shown[-2]
+    called = _CALLED.findall(calling.code)
+    told = doing(" ".join(called), last.function)
     imports = [] if told else [one for one in failure.frames if _IMPORT.match(one.code)]
     imported = _IMPORT.match(imports[-1].code) if imports else None
+    known = Known("", _LOOK, error=failure.name, vague=failure.name != CUT_OFF, source=_SOURCE)
     if imported is not None:
-        what = imported["module"] or imported["whole"]
-        place = place_of(imports[-1])
+        what, place = imported["module"] or imported["whole"], place_of(imports[-1])
         cause = (
             "The log ends amid a traceback, before it says what went wrong. The program was importing "
             f"{what} at {place}: most often a package is missing there, or two packages are of versions that do not "
@@ -179,18 +242,29 @@ def cut_off(failure: Failure) -> Known | None:
         tried = (
             f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
         )
-        return Known(cause, _LOOK if what.startswith(".") else tried, error=CUT_OFF, source=_SOURCE)
-    if told is None:
+        return replace(known, cause=cause, do=_LOOK if what.startswith(".") else tried)
+    if told is not None:
+        phase, often = told
+        place = place_of(last)
+        return replace(
+            known,
+            cause="The log ends amid a traceback, before it says what went wrong. "
+            f"The program was {phase} at {place}; what fails there most often: {often}.",
+        )
+    if not called:
         return None
-    phase, often = told
-    return Known(
-        "The log ends amid a traceback, before it says what went wrong. "
-        f"The program was {phase} at {place_of(last)}; what fails there most often: {often}.",
-        _LOOK,
-        error=CUT_OFF,
-        source=_SOURCE,
+    named = [one for one in called if one not in ("super(", "str(", "len(", "list(", "int(")] or called
+    call, place = named[0].partition("(")[0].lstrip("."), place_of(calling)
+    return replace(
+        known,
+        cause="The log ends amid a traceback, before it says what went wrong. "
+        f"The last call that it shows is {call}, at {place}.",
     )
 
 
+# Exceptions that say little without their words.
+_WORDED = frozenset(
+    ("RuntimeError", "ValueError", "OSError", "TypeError", "KeyError", "AttributeError", "ImportError")
+)
 _LOOK = "Look at the end of the output where it was made: the line that names the error comes after the last frame."
 _SOURCE = "https://docs.python.org/3/library/traceback.html"

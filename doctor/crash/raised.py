@@ -19,6 +19,7 @@ from .fingerprints import Message, first_of, length
 from .owners import TRAINERS, owner
 from .versions import INSTALLED_AS, source_of
 
+_LONG_NAME = 12
 MOST_PACKAGES = 3  # trainers copy from each other; what more of them say is anybody's
 RAISED = Path(__file__).with_name("raised")
 # A frame that raises what another process or thread has raised.
@@ -173,7 +174,7 @@ def _lacked(failure: Failure) -> Known | None:
     having = [package for package in _packages() if made in _made(package)]
     having = [package for package in having if package not in TRAINERS] or having  # which copy what libraries have
     if len(having) != 1 or not (_rare(made, having[0]) or _at_work(having[0], failure)):
-        return None
+        return _renamed(owner, name, failure) if groups["name"] else None
     package = having[0]
     who = _asker(failure, package)
     first, last = _versions(package)
@@ -199,6 +200,28 @@ def _lacked(failure: Failure) -> Known | None:
     do = (
         f"Update {who} and {package} to versions that go together: pip install -r requirements.txt in the program's "
         "folder and its environment. Where these are there, look for the words in the program's issues."
+    )
+    return _known(failure, package, cause, do)
+
+
+def _renamed(owner: str, name: str, failure: Failure) -> Known | None:
+    """A name that one package alone knows, asked of what anybody's classes are called."""
+    knowing = [package for package in _packages() if package not in TRAINERS and name in _names(package)]
+    if len(knowing) != 1 or len(name) < _LONG_NAME or "_" not in name.strip("_"):
+        return None
+    package = knowing[0]
+    since, gone = _names(package)[name]
+    who = _asker(failure, package)
+    cause = (
+        f"{name} is a name of {package}, and this {owner} is not what has it there: {package} is of another "
+        "version than "
+        f"{who} was written for, or what makes such a {owner} was not called."
+    )
+    cause += f" {package} knows {name} since {since}." if since else ""
+    cause += f" {package} {gone} knows {name} no more." if gone else ""
+    do = (
+        f"Install the {package} that {who} was written for: pip install -r requirements.txt in the program's folder; "
+        "where it names none, one of the time at which the program was published."
     )
     return _known(failure, package, cause, do)
 

@@ -10,7 +10,7 @@ from math import prod
 from ..families import classes, families
 from ..families.record import ModelClass
 from ..families.record.shapes import BadConfig, Shapes
-from ..model.crashes import Failure, Known
+from ..model.crashes import Failure, Frame, Known
 
 # What a text encoder hands over for each token.
 TEXT: Mapping[int, str] = {
@@ -79,6 +79,9 @@ PACKED: Mapping[int, str] = {
     384: "FLUX.1 Fill",
 }
 _WIDEST_RANK = 256
+_FEW_FRAMES = 2  # of fewer, other sizes stand in the same relation
+_LEAST_PIXELS = 256
+_ROTARY = re.compile(r"rotary|\brope|freqs_cis|pos_embed", re.I)
 _CLIP = (77, 154, 231, 75, 225, 227)
 _PRODUCT = re.compile(
     r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x(\d+)\)"
@@ -109,6 +112,7 @@ def by_widths(failure: Failure) -> Known | None:
     """What the sizes in a failure's words tell, where two models can be told by them."""
     message = " ".join(failure.message.split())
     told = next((told for read in (_products, _lengths, _grid, _files) if (told := read(message)) is not None), None)
+    told = _positions(message, failure.frames) or told
     if told is None:
         return None
     cause, do = told
@@ -174,6 +178,8 @@ def _lengths(message: str) -> tuple[str, str] | None:
     if found is None:
         return None
     one, other = int(found[1]), int(found[2])
+    if (counted := _frames_or_pixels(*sorted((one, other)), side=met is not None and met[3] in "234")) is not None:
+        return counted
     if met is not None and met[3] == "1" and one in LATENTS and other in LATENTS:
         return _latents(one, LATENTS[one], other, LATENTS[other])
     if met is not None and met[3] != "0" and one in PACKED and other in PACKED:
@@ -197,13 +203,76 @@ def _lengths(message: str) -> tuple[str, str] | None:
     return None
 
 
+def _frames_or_pixels(small: int, large: int, *, side: bool) -> tuple[str, str] | None:
+    """Two sizes of which one is counted before the VAE, and the other behind it.
+
+    `side`: they are of a dimension that a picture's side may be."""
+    times = next((n for n in (4, 8) if small > _FEW_FRAMES and large - 1 == n * (small - 1)), 0)
+    if times:
+        return (
+            f"One of two tensors counts frames ({large}), and the other latent frames ({small}, one for each "
+            f"{times}): the "
+            "VAE that made one of them does not compress time as this model's does, or this version of the "
+            "program mixes "
+            "them up.",
+            "Take the VAE of this very model; where it is that, update the program and diffusers, or take their "
+            "releases "
+            "before.",
+        )
+    times = next((n for n in (8, 16, 32) if side and large >= _LEAST_PIXELS and large == n * small), 0)
+    if times:
+        return (
+            f"One of two tensors is counted in pixels ({large}), and the other in latents ({small}, one for each "
+            f"{times}): "
+            "a picture, mask or control stands where its latents belong, or the other way round.",
+            "Look whether control pictures and masks go through the VAE as this model wants it, and make the "
+            "caches of "
+            "latents anew; where all is named rightly, update the program.",
+        )
+    return None
+
+
+def _positions(message: str, frames: Sequence[Frame]) -> tuple[str, str] | None:
+    """Positions (rotary embeddings) that are not as many as the tokens."""
+    met = _LENGTHS.search(message)
+    if met is None or met[3] == "0" or not any(_ROTARY.search(f"{one.function} {one.code}") for one in frames[-2:]):
+        return None
+    return (
+        f"There are {met[1]} tokens, and positions for {met[2]}: the sizes of pictures (height, width, frames, "
+        "img_shapes, "
+        "ids) that the model is told are not those of the latents that it gets, as where a picture to edit or a "
+        "control was "
+        "resized in one place only.",
+        "Take sizes that are multiples of 32 for all of them, and make caches that hold sizes or latents anew; "
+        "try without "
+        "control or edit pictures. Where it stays, the program computes the sizes wrongly: update it.",
+    )
+
+
 def _grid(message: str) -> tuple[str, str] | None:
-    """A tensor that is cut into a grid which a whole number of times as many numbers would fill."""
+    """A tensor that is cut into a grid which a whole number of times as many numbers would fill, or as many less."""
     found = _RESHAPED.search(message)
     if found is None:
         return None
     shape, size = _sizes(found[1]), int(found[2])
     whole = prod(shape)
+    if (
+        len(shape) >= MOST_FLAT
+        and whole > 0
+        and size
+        and whole % size == 0
+        and whole // size in shape[1:3]
+        and size != whole
+    ):
+        channels = whole // size
+        return (
+            f"A tensor with one channel, as a mask has, is cut into a grid as if it had {channels}: the program "
+            "handles a "
+            "mask or another picture of one channel like latents.",
+            "Train without masks (mask_path, masked training, alpha masks) to see; where it runs then, the fault "
+            "is the "
+            "program's: update it, or look for mask in its issues.",
+        )
     if len(shape) < MOST_FLAT or whole <= 0 or size % whole or not 1 < (times := size // whole) <= max(LATENTS):
         return None
     return (

@@ -61,12 +61,62 @@ def test_what_the_program_was_at_as_the_text_ends(frames: str, words: str) -> No
         '  File "/v/deepspeed/runtime/engine.py", line 1763, in _configure_ze',
         '  File "/x/flux.py", line 173, in get_tokenize_strategy\n    analyze_checkpoint_state(path)\n'
         '  File "/x/flux_utils.py", line 70, in analyze_chec',
-        '  File "/x/model.py", line 8, in load_dit_model\n    assert dtype is None\n',
     ],
 )
 def test_nothing_is_guessed_from_what_stands_around(frames: str) -> None:
     told = seen("Loading DiT model from /m/x.safetensors\n" + HEAD + MAIN + frames)
-    assert told.failure is not None and "was" not in told.cause.replace("what went wrong", "")
+    assert told.failure is not None
+    assert not any(word in told.cause for word in ("tokenizer", "dataset", "picture", "safetensors", "DiT"))
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        # a frame that is cut in its own line is what the one before it calls
+        (
+            '  File "/x/flux.py", line 173, in get_tokenize_strategy\n    kind = '
+            "flux_utils.analyze_checkpoint_state(path)\n"
+            '  File "/x/flux_utils.py", line 70, in analyze_chec',
+            "looking what kind of model the file holds",
+        ),
+        (
+            '  File "/x/engine.py", line 360, in __init__\n    self.optimizer = '
+            "self._configure_zero_optimizer(None)\n"
+            '  File "/v/deepspeed/runtime/engine.py", line 1763, in _configure_ze',
+            "setting DeepSpeed up",
+        ),
+        (
+            '  File "/x/lion.py", line 87, in __init__\n    super().__init__(params, defaults)\n  File '
+            '"/opt/venv/lib/py',
+            "making the optimizer at __init__ (lion.py:87)",
+        ),
+        (
+            '  File "/x/run.py", line 8, in start\n    odd = self.helper.spin(wheel(3), 4)\n  File "/x/hel',
+            "The last call that it shows is self.helper.spin, at start (run.py:8)",
+        ),
+        (
+            '  File "/x/model.py", line 8, in load_dit_model\n    assert dtype is None\n',
+            "asks at load_dit_model (model.py:8) that dtype is None",
+        ),
+    ],
+)
+def test_the_last_call_that_is_shown_is_told(frames: str, words: str) -> None:
+    assert words in seen(HEAD + MAIN + frames).cause
+
+
+def test_an_exception_without_its_words_is_told_like_an_end_that_lacks() -> None:
+    cell = (
+        "RuntimeError                              Traceback (most recent call last)\nCell In[5], line 1\n"
+        '----> 1 pipeline.load_lora_weights("x")\n\nFile ~/lib/diffusers/loaders/lora_pipeline.py:155\n'
+    )
+    assert "loading a LoRA at Cell In[5]:1" in seen(cell).cause
+
+
+def test_the_name_of_an_exception_that_is_cut_off_is_completed() -> None:
+    told = seen(HEAD + MAIN + "torch.OutOfMem")
+    assert told.failure is not None and told.failure.type == "torch.OutOfMemoryError" and told.rules == ("MEM001",)
+    other = seen(HEAD + MAIN + "torch.Odd")
+    assert other.failure is not None and other.failure.type == "torch.Odd"
 
 
 def test_a_head_with_half_a_frame_is_a_failure() -> None:

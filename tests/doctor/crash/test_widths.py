@@ -54,6 +54,17 @@ LOADED += "torch.Size({}) from checkpoint, the shape in current model is torch.S
             "RuntimeError: shape '[1, 8, 64, 2, 64, 2]' is invalid for input of size 262144",
             "2 times as many numbers as the code cuts it into",
         ),
+        ("RuntimeError: shape '[4, 16, 40, 2, 40, 2]' is invalid for input of size 25600", "as if it had 16"),
+        (
+            "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 21 but got size 81 for "
+            "tensor number 1 in the list.",
+            "counts frames (81), and the other latent frames (21, one for each 4)",
+        ),
+        (
+            "RuntimeError: The size of tensor a (1024) must match the size of tensor b (128) at non-singleton "
+            "dimension 3",
+            "counted in pixels (1024), and the other in latents (128, one for each 8)",
+        ),
     ],
 )
 def test_what_the_sizes_tell(error: str, words: str) -> None:
@@ -128,3 +139,11 @@ def test_the_tables_are_what_the_records_say() -> None:
         config.get("latent_channels", config.get("z_dim")) for f in families() for _, config in f.published.values()
     }
     assert channels - {None} <= LATENTS.keys()
+
+
+def test_positions_and_tokens_are_told_by_the_frame() -> None:
+    error = "RuntimeError: The size of tensor a (6932) must match the size of tensor b (6868) at non-singleton "
+    error += "dimension 1"
+    rotary = explain(script(error, "x_rotated * freqs_cis"), SIGNATURES).cause
+    assert "6932 tokens, and positions for 6868" in rotary
+    assert "positions for" not in told(error)
