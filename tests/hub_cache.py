@@ -30,7 +30,7 @@ def weights(names: tuple[str, ...], numbers: int) -> bytes:
         for at, name in enumerate(names)
     }
     text = json.dumps(header).encode()
-    data = b"".join(struct.pack("<f", len(names) + n % 97) for _ in names for n in range(numbers))
+    data = struct.pack(f"<{numbers}f", *(len(names) + n % 97 for n in range(numbers))) * len(names)
     return struct.pack("<Q", len(text)) + text + data
 
 
