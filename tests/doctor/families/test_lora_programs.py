@@ -187,7 +187,11 @@ def spellings(family: str, prefix: str) -> list[tuple[str, str, float | None]]:
     return [*product("do", ("A", "down"), (None, 1.0)), ("d", "dot", None), ("p", "_lora", None)]
 
 
-@pytest.mark.parametrize("family", SMALL)
+# The UNets, whose loading takes long, are told apart from transformers under each prefix by SD 1.5's.
+OFTEN = [pytest.param(family, marks=[pytest.mark.thorough] if family == "sdxl" else []) for family in SMALL]
+
+
+@pytest.mark.parametrize("family", OFTEN)
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_diffusers_applies_what_the_table_says(family: str, prefix: str, tmp_path: Path) -> None:
     pairs = small_pairs(family)

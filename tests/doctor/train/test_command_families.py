@@ -78,6 +78,7 @@ def trained(words: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     return set(load_file("out/circles/circles.safetensors"))
 
 
+@pytest.mark.thorough
 def test_flux2_dev(here: Path, flux2_dev: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = trained(config(flux2_dev, circles, "flux2"), capsys)
     assert "transformer.transformer_blocks.0.ff_context.linear_in.lora_A.weight" in keys
@@ -90,7 +91,9 @@ def test_flux2_klein(here: Path, flux2: Path, circles: Path, capsys: pytest.Capt
     assert "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj.lora_A.weight" in keys
 
 
-@pytest.mark.parametrize("name", ["qwen_image_edit", "qwen_image_edit_plus"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("qwen_image_edit", marks=pytest.mark.thorough), "qwen_image_edit_plus"]
+)
 def test_qwen_image_edit(
     here: Path, qwen_image_edit: Path, circles: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -124,6 +127,7 @@ def test_flux2_klein_from_its_authors_own_file(
     assert "transformer.transformer_blocks.1.attn.to_q.lora_A.weight" in trained(words, capsys)
 
 
+@pytest.mark.thorough
 def test_chroma(here: Path, chroma: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = trained(config(chroma, circles, "chroma"), capsys)
     assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys
@@ -141,6 +145,7 @@ def test_flux(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixtu
     assert "transformer.single_transformer_blocks.0.proj_mlp.lora_A.weight" in keys
 
 
+@pytest.mark.thorough
 def test_kontext(here: Path, flux: Path, circles: Path, capsys: pytest.CaptureFixture[str]) -> None:
     controls = Path(shutil.copytree(circles, here / "controls"))
     words = config(

@@ -43,7 +43,16 @@ FAMILIES = {
 Trained = Callable[..., Any]
 
 
-@pytest.fixture(params=list(FAMILIES.values()), ids=list(FAMILIES))
+# Whose steps take the longest, and are those of others.
+THOROUGH = ("FLUX.2 dev", "Qwen-Image-Edit")
+
+
+def each_family() -> list[Any]:
+    marks = {name: [pytest.mark.thorough] if name in THOROUGH else [] for name in FAMILIES}
+    return [pytest.param(tiny, id=name, marks=marks[name]) for name, tiny in FAMILIES.items()]
+
+
+@pytest.fixture(params=each_family())
 def tiny_one(request: pytest.FixtureRequest) -> Tiny:
     found: Tiny = request.param
     return found

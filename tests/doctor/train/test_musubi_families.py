@@ -83,7 +83,13 @@ def test_qwen_image(architecture: str, here: Path, qwen_image: Path, capsys: pyt
     assert told["timestep_sampling.density"]["shift"] == [256.0, 0.5, 8192.0, 0.9] and told["latent_mean"]
 
 
-@pytest.mark.parametrize("family", ["qwen_image", "qwen_image_edit", "flux2", "flux2_dev"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "flux2",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("qwen_image", "qwen_image_edit", "flux2_dev")),
+    ],
+)
 def test_files_train_as_the_folder(
     family: str, request: pytest.FixtureRequest, circles: Path, tmp_path: Path
 ) -> None:

@@ -58,7 +58,10 @@ def losses(output: str) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
-@pytest.mark.parametrize(("batch", "accumulation", "accelerated"), [(2, 1, True), (3, 3, False)])
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "accelerated"),
+    [pytest.param(2, 1, True, marks=pytest.mark.thorough), (3, 3, False)],
+)
 def test_two_processes_make_the_losses_of_one(
     here: Path,
     tiny: Path,
