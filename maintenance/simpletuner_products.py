@@ -137,11 +137,14 @@ class Quantized(nn.Linear):
         return self.product(input, self.weight, self.bias)
 
 
-class Adapted(nn.Module):
-    """A Linear with a LoRA that does not learn, which was there before its weights became 8 bits, too."""
+class Adapted(nn.Linear):
+    """A Linear with a LoRA that does not learn, which was there before its weights became 8 bits, too.
+
+    As a Linear it gets the one that learns.
+    """
 
     def __init__(self, base: nn.Linear, product: Product) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # its weight is that of its base
         self.base = Quantized(base, product)
         columns, rows = base.in_features, base.out_features
         self.down, self.up = (
