@@ -1,17 +1,22 @@
 """What others measured of a training's memory, beside what is predicted of the same settings.
 
-    python benchmarks/outside.py [CONFIG ...]
+    python benchmarks/outside.py [--reserved CHECKOUT] [CONFIG ...]
 
 The points are in outside_points.tsv, each with its address and the figure as it is given there. What a point does not
 say is its config's below, which is the trainer's own example. "allocated" is the most that PyTorch's allocator gave
 out, in which CUDA's context is not, but two of cuBLAS's workspaces are (32 MiB each on an H100); of "steps" alone, or
-of "all" phases. GB of tools that count in 1024s are taken as GiB. The prediction is what `zdoctor check` says of a
-model that is not on this machine.
+of "all" phases. "nvidia-smi" or "of the process" is what the allocator took from the driver, and the context: it
+keeps what it gave out before, in pieces. Where it is "not said" what was looked at, it may be either. GB of tools
+that count in 1024s are taken as GiB. The prediction is what `zdoctor check` says of a model that is not on this
+machine: what is given out at the peak, and the context. With --reserved (the checkouts of musubi-tuner, its src, and
+of sd-scripts, "A:B") the steps of their points are rehearsed in full on a copy of PyTorch's allocator
+(doctor/train/rehearsal/allocator.py), which says what nvidia-smi would show: the last column.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +25,7 @@ from typing import Any, NamedTuple
 
 from zdoctor.doctor.families import _FAMILIES as known_families
 from zdoctor.doctor.families import family_of
-from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory import GIB, Placed, placed, predict, sizes
 from zdoctor.doctor.memory.case import CONTEXT
 from zdoctor.doctor.model import Dataset, Gpu, Memory, ModelFolder, Run, System, Unknown
 from zdoctor.doctor.model.buckets import Buckets
@@ -239,10 +244,12 @@ def predicted(point: Point) -> int | Unknown:
         assert kohya.memory is not None
         older = replace(kohya, memory=replace(kohya.memory, unscaled=r"_mod\."))
         known_families[family.name] = replace(family, kohya={**family.kohya, run.trainer: older})
+        sizes._sizes.cache_clear()  # which remembers them by the family's name
         try:
             return _predicted(point, run)
         finally:
             known_families[family.name] = family
+            sizes._sizes.cache_clear()
     return _predicted(point, run)
 
 
@@ -256,9 +263,23 @@ def _predicted(point: Point, run: Run) -> int | Unknown:
     return peak - CONTEXT + WORKSPACES if point.measured.startswith("allocated") else peak
 
 
-def main(configs: list[str]) -> None:
+def shown_more(point: Point) -> int:
+    """Bytes that PyTorch's allocator takes from the driver beyond what it gives out at the peak of two steps."""
+    from zdoctor.maintenance.cases import held_by_trainer
+    from zdoctor.maintenance.native_meta import use_native_meta
+
+    use_native_meta()
+    run = run_of(point)
+    folder = ModelFolder(run.recipe.base_model or "", "absent", run.recipe.base_model)
+    on = placed(run, folder, (), SYSTEM, (CARD,))
+    assert isinstance(on, Placed) and on.case.sizes.of_kohya is not None, on
+    held = held_by_trainer(on.case, on.case.sizes.of_kohya.steps, {}, steps=2)
+    return held.reserved - held.peak
+
+
+def main(configs: list[str], *, reserved: bool) -> None:
     errors: list[float] = []
-    unknown = 0
+    unknown = beyond = 0
     for point in points():
         if configs and point.config not in configs:
             continue
@@ -268,14 +289,27 @@ def main(configs: list[str]) -> None:
             print(f"{words:110} {point.figure:7.2f}        – {said.reason}")
             continue
         errors.append(said / GIB / point.figure - 1)
-        print(f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[-1]:+7.1%}")
+        most = (said + shown_more(point)) / GIB if reserved and not point.measured.startswith("allocated") else 0.0
+        beyond += most > 0 and point.figure > most / 0.95
+        print(
+            f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[-1]:+7.1%}" + f" {most:8.2f}" * bool(most),
+            flush=True,
+        )
     near, low = (sum(map(held, errors)) for held in (lambda one: abs(one) <= 0.1, lambda one: one < -0.05))
     if errors:
         print(
             f"{len(errors)} points predicted, {unknown} not; {near / len(errors):.0%} within 10 %, "
             f"{low} more than 5 % too low; from {min(errors):+.1%} to {max(errors):+.1%}"
+            + f"; {beyond} show more than 5 % above what the allocator takes"
+            * reserved
         )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    given = sys.argv[1:]
+    if "--reserved" in given:
+        place = given.index("--reserved")
+        sys.path[:0] = given[place + 1].split(os.pathsep)
+        main(given[:place] + given[place + 2 :], reserved=True)
+    else:
+        main(given, reserved=False)

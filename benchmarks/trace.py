@@ -16,17 +16,11 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
 from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from zdoctor.doctor.families import family_of, trained
 from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIPTS
@@ -41,7 +35,6 @@ from zdoctor.doctor.families.models.sd3 import MEDIUM as SD35_MEDIUM
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
 from zdoctor.doctor.families.models.wan import CONFIG_SEEING as WAN_SEEING
-from zdoctor.doctor.families.record.steps import WHOLE
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import Case
@@ -54,9 +47,8 @@ from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step
 from zdoctor.doctor.train.rehearsal.step import rehearsed as run_step
 from zdoctor.doctor.trainers.read import Found, read_config
+from zdoctor.maintenance.cases import held_by_trainer
 from zdoctor.maintenance.native_meta import use_native_meta
-from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
-from zdoctor.maintenance.of_trainers import own_of_trainer
 from zdoctor.maintenance.sd_scripts_classes import OF_SD_SCRIPTS as OWN_OF_SD_SCRIPTS
 from zdoctor.maintenance.trainer_classes import own
 
@@ -303,7 +295,7 @@ def predicted(memory: Memory | Unknown) -> int:
 
 def rehearsed(case: Case, of_kohya: str) -> int:
     if of_kohya:
-        return rehearsed_of_kohya(case, of_kohya)
+        return held_by_trainer(case, of_kohya, OF_KOHYA[of_kohya][1]).peak
     asked = asked_of(case)
     batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
     network = Network(rank=asked.rank, alpha=float(asked.rank))
@@ -320,79 +312,6 @@ def rehearsed(case: Case, of_kohya: str) -> int:
         own=own(asked.class_name),
     )
     return run_step(step).peak
-
-
-def rehearsed_of_simpletuner(case: Case, name: str) -> int:
-    asked, of = asked_of(case), OF[name]
-    batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
-    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=of.left_out)
-    lists, again = tuple(of.lists), asked.checkpointing
-    config = {**of.configs[0], **OF_KOHYA[name][1]}
-    own = own_of_trainer(name, asked.way)
-    return run_step(Step(name, config, lists, lists, batch, network, asked.way, checkpointing=again, own=own)).peak
-
-
-def rehearsed_of_kohya(case: Case, name: str) -> int:
-    if name.startswith("SimpleTuner/"):
-        return rehearsed_of_simpletuner(case, name)
-    asked, of = asked_of(case), case.sizes.of_kohya
-    assert of is not None
-    published = OF[name].configs[-1 if name.endswith("/Flux2") else 0]
-    counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=False)}
-    lists = of.lists or (WHOLE,)
-    trained = [one for one in of.lists if any(linear.startswith(f"{one}.") for linear in case.sizes.linears)]
-    trained = [WHOLE] if OF[name].everywhere or not trained else trained
-    batch = Batch(asked.batch, asked.cells, asked.text, tuple(asked.controls))
-    half, windows = case.recipe.precision.network, case.recipe.network.conv_rank
-    way = asked.way + " half" * bool(half) + " windows" * bool(windows)
-    network = Network(rank=asked.rank, alpha=float(asked.rank), excluded=OF[name].excluded(way) or of.left_out)
-    made = own_of_trainer(name, way)
-    again = asked.checkpointing
-    step = Step(name, {**published, **counts}, lists, trained, batch, network, way, checkpointing=again, own=made)
-    if case.recipe.offload.activations:
-        assert made is not None
-        step = replace(step, own=replace(made, build=partial(_waiting, made.build)))
-    return run_step(step).peak
-
-
-def _waiting(build: Callable[[Mapping[str, Any]], Any], config: Mapping[str, Any]) -> Any:
-    """A model of musubi-tuner whose blocks leave what they computed in host memory, where it is not counted."""
-    model = build(config)
-    utils = import_module("musubi_tuner.utils.model_utils")
-    for name, moves in (("to_cpu", _Gone), ("to_device", _Here)):
-        setattr(utils, name, partial(_moved, moves))
-    model.enable_gradient_checkpointing = partial(model.enable_gradient_checkpointing, True)
-    return model
-
-
-def _moved(moves: Any, given: Any, *device: Any) -> Any:
-    return tree_map(lambda one: moves.apply(one) if isinstance(one, Tensor) and one.dim() else one, given)
-
-
-def _away(like: Tensor) -> Tensor:
-    return torch.empty(1, dtype=like.dtype, device="meta").expand(like.shape)
-
-
-class _Gone(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, given: Tensor) -> Tensor:
-        return _away(given)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
-
-
-class _Here(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, given: Tensor) -> Tensor:
-        is_here = given.untyped_storage().nbytes() >= given.numel() * given.element_size()
-        ctx.is_here = is_here
-        return given.view_as(given) if is_here else torch.empty(given.shape, dtype=given.dtype, device="meta")
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient if ctx.is_here else _away(gradient)
 
 
 def _encoders(architecture: str) -> dict[str, Component]:

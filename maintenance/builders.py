@@ -56,7 +56,8 @@ def module_of(name: str) -> Any:
     with patch.object(torch.cuda, "current_device", lambda: 0):
         with suppress(ImportError):
             return importlib.import_module(name)
-        importlib.import_module("transformers")  # which looks for torchvision, once
+        for asks in ("transformers", "diffusers.utils"):  # which look for torchvision, once
+            importlib.import_module(asks)
         for other in ("einops", "cv2", "torchvision", "torchvision.transforms"):
             sys.modules.setdefault(other, Mock(__spec__=None))
         return importlib.import_module(name)

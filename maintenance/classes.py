@@ -18,6 +18,7 @@ from zdoctor.doctor.families.components.published import (
 )
 from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIPTS
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
+from zdoctor.doctor.families.models.hunyuan_video import HUNYUAN_VAE, HUNYUAN_VIDEO
 from zdoctor.doctor.families.models.krea2 import CONFIG
 from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
@@ -163,6 +164,8 @@ CLASSES = (
     ),
     _of_ai_toolkit("OmniGen2Transformer2DModel", "omnigen2.src.models.transformers.transformer_omnigen2"),
     _of_ai_toolkit("BooguImageTransformer2DModel", "boogu_image.src.transformer"),
+    _of_musubi("HYVideoDiffusionTransformer", "hunyuan_model.models", HUNYUAN_VIDEO),
+    _of_musubi("AutoencoderKLCausal3D", "hunyuan_model.autoencoder_kl_causal_3d", HUNYUAN_VAE),
     _of_musubi("WanModel", "wan.modules.model", WAN_14B, WAN_SEEING, WAN_SEEING_22, WAN_BOTH_ENDS),
     _of_musubi("WanVAE_", "wan.modules.vae", WAN_VAE),
     _of_musubi("T5Encoder", "wan.modules.t5", WAN_T5),

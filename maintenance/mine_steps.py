@@ -90,6 +90,7 @@ VAES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "AutoencoderKLQwenImage": ("AutoencoderKLQwenImage", {}),
     "AutoencoderKLWan": ("AutoencoderKLWan", {}),
     "AutoencoderKLWan2.2": WAN22_5B.published["vae"],
+    "AutoencoderKLHunyuanVideo": ("AutoencoderKLHunyuanVideo", {}),
     "AutoencoderKLLTX2Video": ("AutoencoderKLLTX2Video", {}),
 }
 # Of classes whose depths no keys of their own count.

@@ -18,6 +18,7 @@ MARKS = "█▓▒░▚#=+-."
 FREE = "free here"
 FITS = "It fits."
 HIGH_END = "(computed, at the high end of the estimate)"
+SHOWN = "nvidia-smi may show {shown} then: PyTorch keeps what it gave out before, in pieces."
 NOTHING_FITS = "No setting that zdoctor knows makes it fit."
 EFFECTS = {
     "none": "leaves what is learnt as it is",
@@ -112,6 +113,10 @@ def how_known(one: Told, memory: Memory) -> str:
             "other phases are computed.",
             {"step": STEP, "seconds": f"{found.seconds:g}"},
         )
+        step = next((phase for phase in memory.phases if phase.name == STEP), None)
+        if step is not None and found.reserved and memory.device.startswith("GPU"):
+            shown = _gib(step.total + found.reserved - found.peak)
+            how = joined(" ", [how, filled(SHOWN, {"shown": shown})])
     else:
         how = filled(
             "All phases are computed in a closed form; the {step} was not rehearsed: {reason}.",

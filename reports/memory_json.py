@@ -43,6 +43,7 @@ class ShownRun(TypedDict):
     high: int
     rehearsed: bool
     not_rehearsed: str
+    reserved: int
     phases: list[ShownPhase]
     fitting: list[ShownWay]
     solved: Mapping[str, int | None]
@@ -81,6 +82,7 @@ def _run(one: Told) -> ShownRun | UnknownRun:
         high=memory.peak.total + memory.margin,
         rehearsed=isinstance(found, Rehearsed),
         not_rehearsed=found.reason if isinstance(found, Unknown) else "",
+        reserved=found.reserved if isinstance(found, Rehearsed) else 0,
         phases=[shown(ShownPhase, phase) for phase in memory.phases],
         fitting=[shown(ShownWay, way, settings=dict(way.settings)) for way in one.fitting],
         solved={one.solved[0]: one.solved[1]} if one.solved else {},

@@ -15,6 +15,7 @@ from .models import (
     flux2,
     flux2_in_diffusers,
     hidream,
+    hunyuan_video,
     ideogram4,
     krea2,
     ltx2,
@@ -49,7 +50,7 @@ def registry(families: Iterable[Family]) -> dict[str, Family]:
 def _classes(families: Iterable[Family]) -> dict[str, ModelClass]:
     """Of families of one class the first one's."""
     found: dict[str, ModelClass] = {}
-    for kind in (*(family.transformer for family in families), *wan.CLASSES, *CLASSES):
+    for kind in (*(family.transformer for family in families), *hunyuan_video.CLASSES, *wan.CLASSES, *CLASSES):
         if kind is not None:
             found.setdefault(kind.name, kind)
     return found
@@ -65,6 +66,7 @@ _MODULES = (
         flux2,
         flux2_in_diffusers,
         hidream,
+        hunyuan_video,
         ideogram4,
         krea2,
         ltx2,

@@ -50,6 +50,7 @@ _FOREIGN = {
     "Stable Diffusion or SDXL": r"(^|_)(down_blocks|up_blocks|mid_block|input_blocks|output_blocks|middle_block)_",
 }
 _OF_CLIP = pattern(r"(?:text\.model\.)?encoder\.layers\.\d+\.(?:mlp\.fc[12]|self\.attn\.(?:[qkv]|out)\.proj)")
+_NUMBERS, _IN_LISTS = pattern(r"\d+"), pattern(r"\*|\[[^]]*\]")
 _SAMPLE = 12  # modules that are looked at first
 _EMBEDDINGS = ("emb_params", "string_to_param", "string_to_token", "clip_l", "clip_g", "t5xxl", "qwen")
 
@@ -196,7 +197,7 @@ def placed(module: AdaptedModule, index: Index) -> AdaptedModule:
 
 def _is_alike(module: AdaptedModule, family: Family) -> bool:
     """Whether the module may be one of the family, whatever the numbers in its name: a first look, at little cost."""
-    path, kinds = module.path, _kinds(family.name)
+    path, kinds = module.path, _kinds(family.class_name)
     while kinds and _numberless(path) not in kinds and "." in path:
         path = path.partition(".")[2]
     return not kinds or _numberless(path) in kinds
@@ -204,7 +205,7 @@ def _is_alike(module: AdaptedModule, family: Family) -> bool:
 
 @lru_cache(maxsize=1 << 15)  # each family looks at the same paths
 def _numberless(path: str) -> str:
-    return re.sub(r"\d+", "0", path.replace(".", "_"))
+    return _NUMBERS.sub("0", path.replace(".", "_"))
 
 
 def _in_clip(module: AdaptedModule) -> AdaptedModule:
@@ -213,14 +214,13 @@ def _in_clip(module: AdaptedModule) -> AdaptedModule:
 
 
 @cache
-def _kinds(family_name: str) -> frozenset[str]:
-    """The names of all modules without their numbers; none where the class was not mined."""
-    kind = family_of(family_name).transformer
-    if kind is None or kind.name not in mined_classes():
+def _kinds(class_name: str) -> frozenset[str]:
+    """The names of all modules of a class without their numbers; none where it was not mined."""
+    if class_name not in mined_classes():
         return frozenset()
-    tables = mined_class_of(kind.name)["tables"]
-    texts = (name for table in tables for group in table["tensors"].values() for name in group)
-    names = {re.sub(r"\*|\[[^]]*\]", "0", name) for name in texts if not name.endswith(".bias")}
+    kind, tables = classes()[class_name], mined_class_of(class_name)["tables"]
+    texts = {name for table in tables for group in table["tensors"].values() for name in group}
+    names = {_IN_LISTS.sub("0", name) for name in texts if not name.endswith(".bias")}
     spelt = {one for name in names for one in (name, kind.original(name), processor_name(name))}
     return frozenset(_numberless(name.removesuffix(".weight")) for name in spelt)
 

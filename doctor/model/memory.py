@@ -30,12 +30,16 @@ class Phase:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Bytes of a step: at its peak, before it, and by what they are at the peak; and the seconds that it took."""
+    """Bytes of a step: at its peak, before it, and by what they are at the peak; and the seconds that it took.
+
+    `reserved` are those that PyTorch's allocator takes from the driver for it.
+    """
 
     peak: int
     static: int
     at_peak: Mapping[str, int]
     seconds: float
+    reserved: int = 0
 
 
 @dataclass(frozen=True)

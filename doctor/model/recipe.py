@@ -250,7 +250,8 @@ class Precision:
     `scaled`: what is quantized has scales, and some of the blocks' Linears are left as they are. `group` numbers
     share a scale of 32 bits, 0: those of a row. `keeps` is what a quantized Linear keeps for backward ("its input"),
     or the trainer's own name of a format of which that is not known. What is trained is in the dtype `network`, "":
-    in 32 bits; the VAE in `vae`, "": as all else. `full_attention`: attention is computed without a kernel for it.
+    in 32 bits; the VAE in `vae`, "": as all else. `full_attention`: attention is computed without a kernel for it;
+    `split_attention`: that of each picture alone, without a mask for what fills up its prompt.
     """
 
     dtype: str = "fp32"
@@ -262,6 +263,7 @@ class Precision:
     network: str = ""
     vae: str = ""
     full_attention: bool = False
+    split_attention: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,4 +27,4 @@ def rehearse(question: Question, deadline: float) -> Rehearsed | Unknown:
         return Unknown(f"the rehearsal ended with code {child.returncode}: {child.stderr.strip()[-_TAIL:]}")
     if failed := told.get("failed"):
         return Unknown(f"the step could not be rehearsed here: {failed}")
-    return Rehearsed(told["peak"], told["static"], told["at_peak"], told["seconds"])
+    return Rehearsed(told["peak"], told["static"], told["at_peak"], told["seconds"], told["reserved"])

@@ -1,11 +1,19 @@
-"""HunyuanVideo, as its authors' own files have it."""
+"""HunyuanVideo and FramePack, which is made of it, as musubi-tuner (30c658c4) opens them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# What musubi-tuner (30c658c4) writes into its source, hunyuan_model/models.py.
+from ...model.record import replace
+from ..components.clip_text import CLIP_L
+from ..components.published import LLAMA3_8B
+from ..record import Family, Kohya, KohyaMemory, Memory
+from ..record.blank import FILES_ALONE
+from ..record.block_swap import halves_and_one
+from ..record.mined import mined_class, mined_tensors
+
+# hunyuan_model/models.py
 HUNYUAN_VIDEO: Mapping[str, Any] = {
     "text_states_dim": 4096,
     "text_states_dim_2": 768,
@@ -15,3 +23,76 @@ HUNYUAN_VIDEO: Mapping[str, Any] = {
     "mm_single_blocks_depth": 40,
     "guidance_embed": True,
 }
+# hunyuan_model/vae.py
+HUNYUAN_VAE: Mapping[str, Any] = {
+    "block_out_channels": [128, 256, 512, 512],
+    "down_block_types": ["DownEncoderBlockCausal3D"] * 4,
+    "up_block_types": ["UpDecoderBlockCausal3D"] * 4,
+    "latent_channels": 16,
+    "layers_per_block": 2,
+}
+# hunyuan_model/text_encoder.py: with the words that LLaVA has more
+_LLAMA: Mapping[str, Any] = {**LLAMA3_8B, "vocab_size": 128320}
+_BLOCKS = ("double_blocks", "single_blocks")
+
+HUNYUAN = replace(
+    FILES_ALONE,
+    name="hunyuan_video",
+    title="HunyuanVideo",
+    transformer=mined_class(
+        "HYVideoDiffusionTransformer",
+        "a HunyuanVideo transformer",
+        ("txt_in.individual_token_refiner.blocks.0.norm1.weight",),
+        by_kohya=lambda config, present, either: mined_tensors("HYVideoDiffusionTransformer", config),
+    ),
+    published={
+        "text_encoder": ("LlamaForCausalLM", _LLAMA),
+        "text_encoder_2": ("CLIPTextModel", CLIP_L),
+        "vae": ("AutoencoderKLCausal3D", HUNYUAN_VAE),
+    },
+    memory=Memory(
+        word="",
+        config=lambda name: dict(HUNYUAN_VIDEO),
+        heads=("heads_num", 24),
+        text=256,
+        frames=4,
+        drawn=1,
+        vae="AutoencoderKLHunyuanVideo",  # diffusers' class of the same layers
+    ),
+    blocks=_BLOCKS,
+    quantized_blocks=_BLOCKS,
+    kohya={
+        "musubi-tuner": Kohya(
+            script="hv_train_network",
+            network_module="networks.lora",
+            files={
+                "transformer": "dit",
+                "text_encoder": "text_encoder1",
+                "text_encoder_2": "text_encoder2",
+                "vae": "vae",
+            },
+            blocks=0,
+            guidance=6.0,
+            cache="hv",
+            samples_only=True,
+            strict=True,
+            memory=KohyaMemory(
+                "musubi-tuner/HYVideoDiffusionTransformer",
+                _BLOCKS,
+                halves_and_one,
+                left_out="img_mod|txt_mod|modulation",
+                cast_whole=True,
+                split="musubi-tuner/HYVideoDiffusionTransformerSplit",
+            ),
+            pickled=("transformer", "vae"),
+            spare=("text_encoder",),  # ComfyUI's file holds the tokenizer, too
+            prefixes={"vae": "vae."},
+        )
+    },
+)
+# of which no record is the transformer
+CLASSES = (
+    mined_class("AutoencoderKLCausal3D", "a HunyuanVideo VAE", ("encoder.conv_in.conv.weight",)),
+    mined_class("LlamaForCausalLM", "a Llama text encoder", ()),
+)
+FAMILIES: tuple[Family, ...] = (HUNYUAN,)

@@ -283,6 +283,7 @@ class KohyaMemory:
     again are given may wait in host memory, with `everywhere` all Linears get a LoRA. A model to be cast to 8 bits
     without scales is `cast_whole`: all of it is on the card before that, beside what it becomes. `drawn` pictures go
     through the transformer at a time while samples are drawn. A prompt has `text` tokens, 0: as many as elsewhere.
+    `split` is what was mined of steps with split_attn, where that is another than `steps`.
     """
 
     steps: str
@@ -298,6 +299,7 @@ class KohyaMemory:
     drawn: int = 1
     left_out_of_windows: str = ""
     text: int = 0
+    split: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,20 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-ROUNDED = 512  # bytes: the step of CUDA's allocator
+from .allocator import ROUNDED, Allocator, Block
 
 
 class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of the storages that are alive, `now` and at the `peak`, each rounded up as CUDA does.
 
     A new storage belongs to what `label` says then; `at_peak` are the bytes of each label at the peak, `trail` all
-    that was alive as each came. CUDA's context, workspaces and fragmentation are not in it.
+    that was alive as each came. CUDA's context and workspaces are not in it; what its allocator makes of the
+    storages, in the order in which they come and go, is in `allocator`.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.allocator = Allocator()
         self.label = "weights"
         self.held: Counter[str] = Counter()
         self.at_peak: Counter[str] = Counter()
@@ -43,7 +45,7 @@ class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.now > self.peak:
             self.peak = self.now
             self.at_peak = self.held.copy()
-        weakref.finalize(storage, self._gone, key, size)
+        weakref.finalize(storage, self._gone, key, size, self.allocator.take(size))
 
     def add_all(self, tensors: Iterable[torch.Tensor], label: str) -> None:
         self.label = label
@@ -64,9 +66,10 @@ class Alive(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak, self.at_peak = self.now, self.held.copy()
         self.trail = [self.now]
 
-    def _gone(self, key: int, size: int) -> None:
+    def _gone(self, key: int, size: int, block: Block) -> None:
         self.held[self.labels.pop(key)] -= size
         self.now -= size
+        self.allocator.give_back(block, size)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))

@@ -3,8 +3,8 @@
     python -m zdoctor.doctor.train.rehearsal.program < question.json
 
 A process of its own, started by `zdoctor memory`: it imports torch and diffusers. The question has the fields of
-`Step`; the answer is an object on standard output: `peak`, `static` and `at_peak` in bytes, and `seconds`. What a
-library prints goes to standard error.
+`Step`; the answer is an object on standard output: `peak`, `static`, `at_peak` and `reserved` in bytes, and
+`seconds`. What a library prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # of another version of a library: an answer, too
         return {"failed": f"{type(error).__name__}: {error}"[:400]}
     seconds = round(time.perf_counter() - began, 1)
-    return {"peak": held.peak, "static": held.static, "at_peak": held.at_peak, "seconds": seconds}
+    found = {"peak": held.peak, "static": held.static, "at_peak": held.at_peak, "reserved": held.reserved}
+    return {**found, "seconds": seconds}
 
 
 if __name__ == "__main__":

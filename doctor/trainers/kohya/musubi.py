@@ -70,6 +70,7 @@ def _own(start: Start, w: Written) -> OfTrainer:
         "dtype": {"no": "fp32"}.get(dtype, dtype) or ("" if start.launch or not start.script else "fp32"),
         "quantization": "float8" if w.flag("fp8_base") else None,
         "precision.scaled": w.flag("fp8_base") and w.flag("fp8_scaled"),
+        "precision.split_attention": w.flag("split_attn"),
         "offload.activations": w.flag("gradient_checkpointing_cpu_offload"),
         "offload.low_vram": w.flag("offload_inactive_dit"),
         "sources": {"transformer_2": high_noise} if (high_noise := w.maybe("dit_high_noise")) else {},
@@ -95,6 +96,8 @@ def _architecture(model: str, w: Written) -> str:
     if model == "wan":
         task = w.text("task", default="t2v-14B")
         return _WAN.get(task, f"wan_{task}")
+    if model == "hv" and (channels := w.whole("dit_in_channels", default=16)) != 16:
+        return f"hunyuan_video_{channels}"  # of which there is no record
     if model == "qwen_image":
         version = _qwen_version(w)
         return _QWEN_IMAGE.get(version, f"{model}_{version}")

@@ -183,7 +183,7 @@ def test_other_models_of_musubi_tuner(
     assert min(len(found), 1) == count, [finding.text() for finding in found]
 
 
-OF_FILES_ALONE = [name for name in made.OF_MUSUBI if name.startswith(("krea2", "wan"))]
+OF_FILES_ALONE = [name for name in made.OF_MUSUBI if name.startswith(("hunyuan", "krea2", "wan"))]
 
 
 @pytest.mark.parametrize("architecture", OF_FILES_ALONE)
