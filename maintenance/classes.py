@@ -18,9 +18,15 @@ from zdoctor.doctor.families.components.published import (
 )
 from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIPTS
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
-from zdoctor.doctor.families.models.hunyuan_video import HUNYUAN_VAE, HUNYUAN_VIDEO
+from zdoctor.doctor.families.models.hunyuan_video import (
+    FRAMEPACK,
+    HUNYUAN_VAE,
+    HUNYUAN_VIDEO,
+    SIGLIP,
+)
 from zdoctor.doctor.families.models.krea2 import CONFIG
 from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
+from zdoctor.doctor.families.models.omnigen2 import CONFIG as OMNIGEN2_CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.sd3 import LARGE as SD35_LARGE
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
@@ -145,7 +151,9 @@ CLASSES = (
     Source("Gemma2Model", "transformers"),
     Source("Gemma3ForConditionalGeneration", "transformers", (GEMMA3_12B,)),
     Source("LlamaForCausalLM", "transformers", (LLAMA3_8B,)),
+    Source("LlamaModel", "transformers", (LLAMA3_8B,)),
     Source("CLIPVisionModel", "transformers", (CLIP_H,)),
+    Source("SiglipVisionModel", "transformers", (SIGLIP,)),
     _of_ai_toolkit("Flux2", "flux2.src.model", {}, {"use_guidance_embed": False}, made_of="Flux2Params"),
     _of_ai_toolkit("Flux2AutoEncoder", "flux2.src.autoencoder", kind="AutoEncoder", made_of="AutoEncoderParams"),
     _of_ai_toolkit(
@@ -162,9 +170,12 @@ CLASSES = (
     _of_ai_toolkit(
         "ZImageDCT", "zeta_chroma.zeta_chroma_transformer", {}, {"use_x0": False}, made_of="ZImageDCTParams"
     ),
-    _of_ai_toolkit("OmniGen2Transformer2DModel", "omnigen2.src.models.transformers.transformer_omnigen2"),
+    _of_ai_toolkit(
+        "OmniGen2Transformer2DModel", "omnigen2.src.models.transformers.transformer_omnigen2", OMNIGEN2_CONFIG
+    ),
     _of_ai_toolkit("BooguImageTransformer2DModel", "boogu_image.src.transformer"),
     _of_musubi("HYVideoDiffusionTransformer", "hunyuan_model.models", HUNYUAN_VIDEO),
+    _of_musubi("HunyuanVideoTransformer3DModelPacked", "frame_pack.hunyuan_video_packed", FRAMEPACK),
     _of_musubi("AutoencoderKLCausal3D", "hunyuan_model.autoencoder_kl_causal_3d", HUNYUAN_VAE),
     _of_musubi("WanModel", "wan.modules.model", WAN_14B, WAN_SEEING, WAN_SEEING_22, WAN_BOTH_ENDS),
     _of_musubi("WanVAE_", "wan.modules.vae", WAN_VAE),

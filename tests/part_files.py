@@ -125,6 +125,7 @@ OF_MUSUBI: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "flux2": ("flux_2", {}),
     "flux2_klein_4b": ("flux_2", {"model_version": "klein-base-4b"}),
     "flux2_klein_9b": ("flux_2", {"model_version": "klein-9b"}),
+    "framepack": ("fpack", {"network_module": "networks.lora_framepack"}),
     "hunyuan_video": ("hv", {"network_module": "networks.lora"}),
     "krea2": ("krea2", {}),
     "wan21": ("wan", {"task": "t2v-14B"}),

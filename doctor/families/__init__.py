@@ -79,7 +79,8 @@ _MODULES = (
 _FAMILIES = registry(
     (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))
 )
-_CLASSES = _classes(_FAMILIES.values())
+# Zeta Chroma's files have names of Z-Image's, and more.
+_CLASSES = _classes((*zeta_chroma.FAMILIES, *_FAMILIES.values()))
 
 
 def add(more: Iterable[Family]) -> None:

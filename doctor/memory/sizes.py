@@ -87,7 +87,7 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     trainer = trainer_of(run.trainer)
     needs_own = trainer.component_files or (whole and not trainer.lora_copies and not run.by_runner)
     own = f"{run.trainer}/{family.class_name}"
-    split = run.recipe.precision.split_attention and of_kohya is not None and of_kohya.split
+    split = of_kohya.split if of_kohya and run.recipe.precision.split_attention else ""
     steps = split or (of_kohya.steps if of_kohya else own if mined_tables(own) else "")
     if figures is not None and needs_own and not steps:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...model.record import replace
@@ -12,6 +12,8 @@ from ..record import Family, Kohya, KohyaMemory, Memory
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import halves_and_one
 from ..record.mined import mined_class, mined_tensors
+from ..record.shapes import Shapes
+from ..record.single_file import with_or_without
 
 # hunyuan_model/models.py
 HUNYUAN_VIDEO: Mapping[str, Any] = {
@@ -34,6 +36,25 @@ HUNYUAN_VAE: Mapping[str, Any] = {
 # hunyuan_model/text_encoder.py: with the words that LLaVA has more
 _LLAMA: Mapping[str, Any] = {**LLAMA3_8B, "vocab_size": 128320}
 _BLOCKS = ("double_blocks", "single_blocks")
+# frame_pack/hunyuan_video_packed.py, load_packed_model
+FRAMEPACK: Mapping[str, Any] = {"has_image_proj": True, "has_clean_x_embedder": True}
+# frame_pack/framepack_utils.py
+SIGLIP: Mapping[str, Any] = {
+    "hidden_size": 1152,
+    "image_size": 384,
+    "intermediate_size": 4304,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 27,
+    "patch_size": 14,
+}
+_LISTS = ("transformer_blocks", "single_transformer_blocks")
+
+
+def _prefixed(class_name: str, prefix: str) -> Callable[[Mapping[str, Any], Collection[str], bool], Shapes]:
+    """The tensors of a class whose names have the prefix in files of other versions or programs."""
+    either_way = with_or_without(prefix)
+    return lambda config, present, either: either_way(mined_tensors(class_name, config), present)
+
 
 HUNYUAN = replace(
     FILES_ALONE,
@@ -90,9 +111,55 @@ HUNYUAN = replace(
         )
     },
 )
+FRAME_PACK = replace(
+    FILES_ALONE,
+    name="framepack",
+    title="FramePack",
+    transformer=mined_class(
+        "HunyuanVideoTransformer3DModelPacked",
+        "a FramePack transformer",
+        ("clean_x_embedder.proj.weight",),
+        by_kohya=lambda config, present, either: mined_tensors("HunyuanVideoTransformer3DModelPacked", config),
+    ),
+    published={
+        "text_encoder": ("LlamaModel", _LLAMA),
+        "text_encoder_2": ("CLIPTextModel", CLIP_L),
+        "image_encoder": ("SiglipVisionModel", SIGLIP),
+        "vae": ("AutoencoderKLCausal3D", HUNYUAN_VAE),
+    },
+    blocks=_LISTS,
+    quantized_blocks=_LISTS,
+    kohya={
+        "musubi-tuner": Kohya(
+            script="fpack_train_network",
+            network_module="networks.lora_framepack",
+            files={
+                "transformer": "dit",
+                "text_encoder": "text_encoder1",
+                "text_encoder_2": "text_encoder2",
+                "image_encoder": "image_encoder",
+                "vae": "vae",
+            },
+            blocks=0,
+            guidance=10.0,
+            cache="fp",
+            samples_only=True,
+            strict=True,
+            spare=("text_encoder",),
+            prefixes={"vae": "vae."},
+        )
+    },
+)
 # of which no record is the transformer
 CLASSES = (
-    mined_class("AutoencoderKLCausal3D", "a HunyuanVideo VAE", ("encoder.conv_in.conv.weight",)),
+    mined_class("AutoencoderKLCausal3D", "a HunyuanVideo VAE", ("decoder.up_blocks.3.resnets.0.conv1.conv.weight",)),
     mined_class("LlamaForCausalLM", "a Llama text encoder", ()),
+    mined_class("LlamaModel", "a Llama text encoder", (), by_kohya=_prefixed("LlamaModel", "model.")),
+    mined_class(
+        "SiglipVisionModel",
+        "a SigLIP image encoder",
+        ("vision_model.head.probe", "head.probe"),
+        by_kohya=_prefixed("SiglipVisionModel", "vision_model."),
+    ),
 )
-FAMILIES: tuple[Family, ...] = (HUNYUAN,)
+FAMILIES: tuple[Family, ...] = (HUNYUAN, FRAME_PACK)

@@ -31,6 +31,7 @@ ZETA_CHROMA = replace(
             )
         },
     ),
+    base_version="zeta_chroma",
     blocks=("layers",),
     quantized_blocks=("layers",),
     published={"text_encoder": ("Qwen3ForCausalLM", QWEN3_4B)},

@@ -12,7 +12,7 @@ import torch
 from zdoctor.checks.model.files import unreadable_weight_file
 from zdoctor.checks.model.layout import checkpoint_layout_mismatch
 from zdoctor.checks.model.tensors import missing_checkpoint_tensors
-from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families import family_of, in_diffusers
 from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.rules import Unestablished
@@ -183,7 +183,7 @@ def test_other_models_of_musubi_tuner(
     assert min(len(found), 1) == count, [finding.text() for finding in found]
 
 
-OF_FILES_ALONE = [name for name in made.OF_MUSUBI if name.startswith(("hunyuan", "krea2", "wan"))]
+OF_FILES_ALONE = [name for name in made.OF_MUSUBI if in_diffusers(family_of(name)).own is None]
 
 
 @pytest.mark.parametrize("architecture", OF_FILES_ALONE)

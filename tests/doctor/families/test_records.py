@@ -12,6 +12,7 @@ import pytest
 from zdoctor.doctor.families import add, classes, families, family_of, family_with, loader_of, registry, trained
 from zdoctor.doctor.families.components import CLASSES
 from zdoctor.doctor.families.flux.record import FLUX
+from zdoctor.doctor.families.lora_keys import published_config, published_linears, read_lora
 from zdoctor.doctor.families.part_files import class_in, part_files
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.families.record.blocks import is_within
@@ -23,6 +24,7 @@ from zdoctor.doctor.model import Run
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.record import replace
 from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.model.weights import Tensor, WeightFile
 from zdoctor.doctor.train.families import FamilyModule, family_named, family_titles, flux, module_of, zimage
 from zdoctor.doctor.trainers import names, trainers
 from zdoctor.doctor.trainers.kohya.network import SCRIPTS
@@ -178,15 +180,32 @@ def test_every_trainer_has_its_words_for_a_trained_family(family: Family) -> Non
     assert {"ai-toolkit", "SimpleTuner", *family.kohya} <= set(names())
 
 
-# Wan's VAE has the names of Qwen-Image's
+# Wan's VAE has the names of Qwen-Image's, Llama no name that no other text encoder has
 @pytest.mark.parametrize(
-    "kind", [kind for kind in classes().values() if kind.name != "WanVAE_"], ids=lambda kind: kind.name
+    "kind",
+    [kind for kind in classes().values() if kind.name not in ("WanVAE_", "LlamaForCausalLM", "LlamaModel")],
+    ids=lambda kind: kind.name,
 )
 def test_a_class_is_told_by_its_own_files(kind: Any) -> None:
     told = classes()[class_in(kind.marks) or ""]
     assert kind.marks == told.marks and kind.title == told.title and kind.infer is told.infer
     others = {mark for other in classes().values() if other.infer is not kind.infer for mark in other.marks}
     assert kind.marks and not others & set(kind.marks)
+
+
+@pytest.mark.parametrize("family", [one for one in families() if one.transformer], ids=named)
+def test_a_whole_model_is_taken_for_no_other(family: Family) -> None:
+    """Also where one class has all names of another, as Zeta Chroma has Z-Image's."""
+    assert family.transformer is not None
+    assert class_in(family.transformer.tensors(published_config(family))) == family.class_name
+
+
+@pytest.mark.parametrize("name", ["omnigen2", "lumina2"])
+def test_loras_of_models_with_equal_names_are_told_by_their_sizes(name: str) -> None:
+    linears = {n: s for n, s in published_linears(family_of(name)).items() if n.startswith("layers.")}
+    tensors = {f"transformer.{n}.lora_A.weight": Tensor("F16", (4, s[1])) for n, s in linears.items()}
+    tensors |= {f"transformer.{n}.lora_B.weight": Tensor("F16", (s[0], 4)) for n, s in linears.items()}
+    assert read_lora("a.safetensors", WeightFile("a.safetensors", "a.safetensors", 1, tensors)).families == (name,)
 
 
 def test_components_are_of_no_family() -> None:
