@@ -79,8 +79,8 @@ _MODULES = (
 _FAMILIES = registry(
     (*_OF_ZIMAGE, *_OF_FLUX, *_OF_QWEN_IMAGE, *(family for module in _MODULES for family in module.FAMILIES))
 )
-# Zeta Chroma's files have names of Z-Image's, and more.
-_CLASSES = _classes((*zeta_chroma.FAMILIES, *_FAMILIES.values()))
+# Whose files have marks of others, Z-Image's and Flux', and their own.
+_CLASSES = _classes((*zeta_chroma.FAMILIES, hunyuan_video.FRAME_PACK, *_FAMILIES.values()))
 
 
 def add(more: Iterable[Family]) -> None:

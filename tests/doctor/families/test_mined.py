@@ -147,6 +147,7 @@ _ALIKE = (
     {"Flux2AutoEncoder", "Flux2AutoEncoderSmall"},  # and these in widths
     *({"AutoencoderKLFlux2", name} for name in ("Flux2AutoEncoder", "Flux2AutoEncoderSmall")),  # of one model
     {"ZImageTransformer2DModel", "ZImageDCT"},  # the second of each builds on the first
+    {"FluxTransformer2DModel", "HunyuanVideoTransformer3DModelPacked"},
     {"Lumina2Transformer2DModel", "OmniGen2Transformer2DModel"},
     {"Lumina2Transformer2DModel", "BooguImageTransformer2DModel"},
     {"OmniGen2Transformer2DModel", "BooguImageTransformer2DModel"},
