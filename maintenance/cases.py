@@ -87,8 +87,8 @@ class _Gone(torch.autograd.Function):
         return _away(given)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return torch.empty(gradient.shape, dtype=gradient.dtype, device="meta")
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return torch.empty(gradients[0].shape, dtype=gradients[0].dtype, device="meta")
 
 
 class _Here(torch.autograd.Function):
@@ -99,5 +99,5 @@ class _Here(torch.autograd.Function):
         return given.view_as(given) if is_here else torch.empty(given.shape, dtype=given.dtype, device="meta")
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient if ctx.is_here else _away(gradient)
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] if ctx.is_here else _away(gradients[0])

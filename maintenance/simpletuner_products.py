@@ -152,9 +152,9 @@ class Adapted(nn.Linear):
             for sides in ((columns, RANK_OF_ADAPTER), (RANK_OF_ADAPTER, rows))
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.base(x)
-        added: Tensor = self.up(self.down(x))
+    def forward(self, input: Tensor) -> Tensor:
+        found: Tensor = self.base(input)
+        added: Tensor = self.up(self.down(input))
         return found + added * 1.0
 
     def __getattr__(self, name: str) -> Any:
