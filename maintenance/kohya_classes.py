@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
-from zdoctor.doctor.families.models.hunyuan_video import HUNYUAN_VIDEO
+from zdoctor.doctor.families.models.hunyuan_video import FRAMEPACK, HUNYUAN_VIDEO
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.wan import WAN_1B, WAN_14B, WAN_22, WAN_SEEING, WAN_SEEING_22
 from zdoctor.doctor.families.record.steps import WHOLE
@@ -337,6 +337,40 @@ def _of_hunyuan_video(model: Any, batch: Batch) -> dict[str, Any]:
     }
 
 
+def _framepack(config: Mapping[str, Any]) -> Any:
+    module = module_of("musubi_tuner.frame_pack.hunyuan_video_packed")
+    module.attn_varlen_func = partial(_of_each, module.attn_varlen_func)
+    model = module.HunyuanVideoTransformer3DModelPacked(attn_mode="torch", **config)
+    refines = model.context_embedder.forward
+    model.context_embedder.forward = lambda x, t, mask: refines(x, t, torch.ones(mask.shape))
+    return model
+
+
+def _of_each(attends: Any, *given: Any, split_attn: bool = False, **named: Any) -> Any:
+    """Attention of several pictures without split_attn asks for another package."""
+    return attends(*given, split_attn=given[7] is not None, **named)
+
+
+def _of_framepack(model: Any, batch: Batch) -> dict[str, Any]:
+    """All that is seen of a film as if it were frames of the window: blocks make no difference.
+
+    How long a prompt is is read out of the mask: that one has numbers.
+    """
+    frames, height, width = batch.cells
+    seen = min(27 * 27, batch.text - 1)
+    model.split_attn, model.gradient_checkpointing = batch.size > 1, model.use_gradient_checkpointing
+    return {
+        "hidden_states": _given(model, batch.size, 16, frames, 2 * height, 2 * width),
+        "timestep": _half(batch),
+        "encoder_hidden_states": torch.zeros(batch.size, batch.text - seen, 4096),
+        "encoder_attention_mask": torch.ones(batch.size, batch.text - seen, dtype=torch.long, device="cpu"),
+        "pooled_projections": torch.zeros(batch.size, 768),
+        "guidance": _half(batch),
+        "image_embeddings": torch.zeros(batch.size, seen, 1152),
+        "return_dict": False,
+    }
+
+
 _DOUBLE_AND_SINGLE = {"double_blocks": "depth", "single_blocks": "depth_single_blocks"}
 _MM_BLOCKS = {"double_blocks": "mm_double_blocks_depth", "single_blocks": "mm_single_blocks_depth"}
 OF_KOHYA: Mapping[str, OfTrainer] = {
@@ -365,6 +399,13 @@ OF_KOHYA: Mapping[str, OfTrainer] = {
     ),
     "musubi-tuner/HYVideoDiffusionTransformerSplit": OfTrainer(
         partial(_hunyuan_video, split=True), _of_hunyuan_video, _MM_BLOCKS, left_out="img_mod|txt_mod|modulation"
+    ),
+    "musubi-tuner/HunyuanVideoTransformer3DModelPacked": OfTrainer(
+        _framepack,
+        _of_framepack,
+        {"transformer_blocks": "num_layers", "single_transformer_blocks": "num_single_layers"},
+        (FRAMEPACK,),
+        left_out="norm",
     ),
     "musubi-tuner/WanModel": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_14B, WAN_1B)),
     "musubi-tuner/WanModelI2V": OfTrainer(_wan, _of_wan, {"blocks": "num_layers"}, (WAN_SEEING,)),

@@ -159,6 +159,8 @@ class Case:
 
     def cells(self, width: int, height: int, frames: int) -> int:
         """Tokens of a film, or of a picture."""
+        if windows := self.sizes.figures.windows:
+            return int(windows[frames > 1] * self.tokens_of(width, height))
         return self.tokens_of(width, height) * self.frames(frames)
 
     @property

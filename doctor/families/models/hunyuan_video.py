@@ -48,6 +48,9 @@ SIGLIP: Mapping[str, Any] = {
     "patch_size": 14,
 }
 _LISTS = ("transformer_blocks", "single_transformer_blocks")
+_WINDOW, _CLEAN = 9, 2  # frames of a window, and before and after it
+# Two more frames are seen in halves, sixteen in quarters, of each side and of their number.
+_FARTHER = 2 / 2**3 + 16 / 4**3
 
 
 def _prefixed(class_name: str, prefix: str) -> Callable[[Mapping[str, Any], Collection[str], bool], Shapes]:
@@ -127,6 +130,16 @@ FRAME_PACK = replace(
         "image_encoder": ("SiglipVisionModel", SIGLIP),
         "vae": ("AutoencoderKLCausal3D", HUNYUAN_VAE),
     },
+    memory=Memory(
+        word="",
+        config=lambda name: dict(FRAMEPACK),
+        heads=("num_attention_heads", 24),
+        text=512 + 27 * 27,  # what SigLIP sees stands before the prompt
+        frames=4,
+        drawn=1,
+        vae="AutoencoderKLHunyuanVideo",
+        windows=(1 + _CLEAN + _FARTHER, _WINDOW + _CLEAN + _FARTHER),
+    ),
     blocks=_LISTS,
     quantized_blocks=_LISTS,
     kohya={
@@ -145,6 +158,14 @@ FRAME_PACK = replace(
             cache="fp",
             samples_only=True,
             strict=True,
+            memory=KohyaMemory(
+                "musubi-tuner/HunyuanVideoTransformer3DModelPacked",
+                _LISTS,
+                halves_and_one,
+                left_out="norm",
+                unscaled="norm",
+                cast_whole=True,
+            ),
             spare=("text_encoder",),
             prefixes={"vae": "vae."},
         )

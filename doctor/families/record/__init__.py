@@ -152,7 +152,9 @@ class Memory:
     card, unless low_vram, before it is quantized; with `encoder_aside` the text encoder is quantized on the
     processor. `drawn` pictures go through the transformer at a time while samples are drawn. `vae` is what the VAE
     was mined as, where that is not its class. A caption has `template` tokens around it where captions are not
-    filled up to `text`; 0: they are, or that is not known.
+    filled up to `text`; 0: they are, or that is not known. Where films are trained on in windows, of which each has
+    more frames beside it that it goes on from, `windows` are the tokens of a picture and of a film, in those of one
+    frame.
     """
 
     word: str
@@ -178,6 +180,7 @@ class Memory:
     drawn: int = 2
     vae: str = ""
     template: int = 0
+    windows: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
