@@ -154,7 +154,7 @@ _PHASES = (
         "a LoRA of another model, or with names that this program does not know",
     ),
     (
-        r"load_(?:state_dict|file|torch_file|checkpoint|weights|vae|dit|unet|transformer|text_encoders?|t5|clip\w*|models?|sd\w*)\b"
+        r"load_(?:state_dict|file|torch_file|checkpoint|weights|vae|dit|unet|transformer|text_encoders?(?:_\w+)?|t5|clip\w*|models?|sd\w*)\b"
         r"|load_\w+_model|safe_open|torch\.load|from_pretrained|from_single_file|set_module_tensor"
         r"|load_pretrained|model_loader|\b_*load_internal",
         "loading the model's files",

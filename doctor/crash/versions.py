@@ -123,7 +123,8 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     said += [f"{package} {span.gone} has {what} no more."] if old else []
     cause = " ".join((*said, _installed(here, young=young, old=old)))
     do = _cure(package, span, _asker(failure, mined), old=old, young=young)
-    avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if old and not young else ""
+    alone = old and not young and package != "python"
+    avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if alone else ""
     return Known(cause, do, avoid, error=failure.name, source=source_of(mined))
 
 

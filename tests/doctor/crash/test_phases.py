@@ -25,6 +25,10 @@ def seen(text: str) -> Explanation:
             '  File "/x/vae.py", line 105, in load_vae\n    vae.load_state_dict(sd)\n',
             "loading the model's files at load_vae (vae.py:105)",
         ),
+        (
+            '  File "/x/sd.py", line 1458, in load_clip\n    clip = load_text_encoder_state_dicts(clip_data)\n',
+            "loading the model's files at load_clip (sd.py:1458)",
+        ),
         ('  File "/x/train.py", line 8, in step\n    loss.backward()\n', "computing the gradients"),
         ('  File "/x/train.py", line 8, in step\n    optimizer.step()\n', "taking the optimizer's step"),
         (

@@ -53,6 +53,13 @@ def test_the_versions_are_named(error: str, said: str) -> None:
         assert said in told.cause and "The one that is installed is" in told.cause, told.cause
 
 
+def test_a_module_that_python_took_away_is_no_package_that_an_install_left_out() -> None:
+    error = "ModuleNotFoundError: No module named 'audioop'"
+    assert "python 3.13 has audioop no more" in explain(f"Loading\n{error}\n", SIGNATURES).cause
+    told = explain(script(error), SIGNATURES)  # whose paths say Python 3.11
+    assert "not installed in that environment" in told.cause
+
+
 def test_a_version_in_the_log_decides() -> None:
     error = script("ImportError: cannot import name 'HybridCache' from 'transformers.cache_utils' (/v/x.py)")
     assert "By the log 5.1.0 is installed" in explain(f"transformers==5.1.0\n{error}", SIGNATURES).cause
