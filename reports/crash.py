@@ -39,7 +39,9 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
         return
     if failure is None:
         yield Wrapped(
-            "The log shows no failure, and neither a step nor a good end. What became of the run is not known.", ""
+            "No line of this text is known as a failure, and it shows neither a step nor a good end. What became of "
+            "the run is not known.",
+            "",
         )
         yield []
         yield from _pasted(told)

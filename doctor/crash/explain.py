@@ -143,13 +143,18 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
 
 
 def _named_above(lines: Lines, failure: Failure) -> Failure:
-    """A traceback without its end, with the exception that stands alone above it, as where a title goes "
-    "first."""
-    if failure.name != CUT_OFF:
+    """A traceback without its end, with the exception that stands alone above it, as where a title goes first."""
+    if failure.name != CUT_OFF and failure.message:
         return failure
     above = lines.between(failure.begin - _ABOVE - 1, failure.begin)
-    named = [found for line in above if (found := CERTAIN.match(line.strip())) is not None and found["message"]]
-    return replace(failure, type=named[-1]["type"], message=named[-1]["message"]) if named else failure
+    named = [
+        found
+        for line in above
+        if (found := CERTAIN.match(line.strip())) is not None
+        and (found["message"] or found["type"] == MemoryError.__name__)
+        and failure.name in (CUT_OFF, found["type"])
+    ]
+    return replace(failure, type=named[-1]["type"], message=named[-1]["message"] or "") if named else failure
 
 
 def _messenger(failure: Failure) -> bool:

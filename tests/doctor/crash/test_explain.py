@@ -172,6 +172,24 @@ def test_escape_codes_bars_ranks_and_windows_line_ends() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("title", "head"),
+    [
+        ("MemoryError", "Traceback (most recent call last)"),
+        (
+            "TypeError: f() got an unexpected keyword argument 'dtype'",
+            f"TypeError{' ' * 20}Traceback (most recent call last)",
+        ),
+    ],
+)
+def test_a_traceback_without_its_end_has_the_error_above_it(title: str, head: str) -> None:
+    seen = told(
+        f'{title}\n{head}:\n  File "a.py", line 3, in main\n    save(model)\n  File "b.py", line 9, in save\n'
+    )
+    assert seen.failure is not None
+    assert f"{seen.failure.name}: {seen.failure.message}".removesuffix(": ") == title
+
+
 def test_a_chain_is_one_failure_and_its_cause_counts() -> None:
     text = (
         traceback("OSError: [Errno 30] Read-only file system: '/data/x'", "write()")
