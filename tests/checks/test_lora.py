@@ -141,8 +141,8 @@ def test_alpha_of_zero_does_nothing() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_lora_of_another_family(family: str) -> None:
-    """But for Chroma's, which without Flux's modulation fits Flux, too, and Zeta Chroma's, which is a Z-Image."""
-    alike = any(word in family for word in ("flux", "flex2", "chroma")) and family != "zeta_chroma"
+    """But for Chroma's and FramePack's, which without Flux's modulation fit Flux, too; Zeta Chroma's is a Z-Image."""
+    alike = any(word in family for word in ("flux", "flex2", "chroma", "framepack")) and family != "zeta_chroma"
     other = "zimage" if alike else "flux"
     report = looked_at(of(family), base=other)
     assert beside_its_names(report, family) == {"LOR008"}
