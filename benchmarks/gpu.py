@@ -9,8 +9,9 @@ is printed as lines for docs/measurements.md and kept in DIR/results.json (DIR: 
 goes at the end); with the same DIR a later call finds the model there.
 
 - card: what products, copies and attention of this card reach. kernels: a frozen Linear in each format, its error
-  beside float64 and its time beside bfloat16. losses: 50 steps of a small model in each format and way on the card
-  and on the CPU. tests: the suite's runs of every family and way on the card.
+  beside float64 and its time beside bfloat16. eight_bits: products of 8 by 8 bits beside them. losses: 50 steps of a
+  small model in each format and way on the card and on the CPU. tests: the suite's runs of every family and way on
+  the card.
 - bf16, int8, float8, nf4: zdoctor at 1024 px, and once more at 512 px, where the second start finds the quantized
   weights of the first. plain: a loop of diffusers' class in bfloat16, compiled. diffusers: its own example in bf16,
   with --diffusers DIR, a checkout of huggingface/diffusers.
@@ -284,6 +285,7 @@ def asked(name: str) -> Callable[[Path, argparse.Namespace], dict[str, Any]]:
 PARTS: dict[str, tuple[Callable[[Path, argparse.Namespace], dict[str, Any]], int]] = {
     "card": (asked("card"), 60),
     "kernels": (asked("kernels"), 90),
+    "eight_bits": (asked("eight_bits"), 60),
     "losses": (asked("losses"), 180),
     "int8": (partial(trained, "int8"), 400),
     "bf16": (partial(trained, "bf16"), 240),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import contenders
 import torch
@@ -28,6 +28,7 @@ from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.step.optimizer import make_optimizer
 
 Figures = dict[str, Any]
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 REPEATS = 10
 TFLOP, GB = 1e12, 1e9
 # Lines of the config of contenders.py, with what stands in their place.
@@ -132,6 +133,54 @@ def kernels(device: str) -> Figures:
     if device == "cuda":
         found["nf4 not by one kernel because"] = quantized_linear.why_not_fused(torch.device("cuda", 0)) or "it is"
     return found
+
+
+def eight_bits(device: str) -> Figures:
+    """Products of 8 bits by 8 bits, which the runner does not make: their error beside a column that is larger.
+
+    Each row of the activations and of the gradients is brought to codes, too. That column's weights are 0, so it
+    changes nothing of the exact product. Beside them the runner's own, whose activations stay bfloat16.
+    """
+    return {**_eight_bits("int8", _by_int8, device), **_eight_bits("float8", _by_float8, device)}
+
+
+def _eight_bits(kind: Literal["int8", "float8"], multiply: Product, device: str) -> Figures:
+    side, tokens = (3840, 4608) if device == "cuda" else (128, 64)
+    generator = torch.Generator().manual_seed(0)
+    weight, given, back = (torch.randn(rows, side, generator=generator) for rows in (side, tokens, tokens))
+    weight[:, 0] = 0.0
+    codes, scale = (part.to(device) for part in quantize_rows(weight.clone(), kind))
+    layer, columns, given = QuantizedLinear(codes, scale, None, side), codes.t(), given.to(device)
+    exact, found = layer.weight().double(), Figures()
+    for outlier in (1.0, 1e2, 1e4):
+        x = given.clone()
+        x[:, 0] *= outlier
+        right = x.double() @ exact.t()
+        found[f"{kind} runner, outlier {outlier:g}"] = _error(layer(x.bfloat16()), right)
+        found[f"{kind} both, outlier {outlier:g}"] = _error(multiply(x, columns) * scale, right)
+    grad = back.to(device) * scale
+    found[f"{kind} both, gradient"] = _error(multiply(grad, codes), grad.double() @ codes.double())
+    half, other = given.bfloat16(), weight.bfloat16().to(device)
+    base = seconds(lambda: half @ other.t(), device)
+    found[f"{kind} both / bfloat16 time"] = seconds(lambda: multiply(given, columns), device) / base
+    return found
+
+
+def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def _by_int8(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    by = x.abs().amax(dim=1, keepdim=True) / 127.0
+    return torch._int_mm((x / by).round().to(torch.int8), matrix).float() * by
+
+
+def _by_float8(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    by = (x.abs().amax(dim=1, keepdim=True) / 448.0).float()
+    columns = matrix.t().contiguous().t()  # cuBLAS has it in this order only, so a gradient copies the weights
+    one = torch.ones(1, columns.shape[1], device=x.device)
+    codes = (x / by).to(torch.float8_e4m3fn)
+    return torch._scaled_mm(codes, columns, scale_a=by, scale_b=one, out_dtype=torch.bfloat16).float()
 
 
 def losses(folder: Path, device: str, steps: int) -> Figures:

@@ -22,6 +22,7 @@ from .families import scheduler_config
 from .families.noising import noising_of
 from .job import Job, TrainResult
 from .kernels.attention import VARIABLE, use_native_attention
+from .kernels.chosen import chosen_kernels
 from .kernels.quantized_linear import why_not_fused
 from .network.lora import (
     add_adapter_removal,
@@ -252,6 +253,14 @@ def _trained(
     """All the steps, told and saved; without its seconds."""
     run, output = job.run, job.output
     journal = LossLog(output / "losses.jsonl", trainer.losses)
+    multiplies = torch.float16 if place.precision.scaled_float16 else place.dtype
+    model: Any = trainer.objective.model
+    kernels = chosen_kernels(model, trainer.optimizer, place.device, multiplies, place.compiled)
+    if place.device.type != "cpu":
+        attention, products, blocks, optimizer = kernels.values()
+        job.progress.note(
+            f"Attention: {attention}. Products: {products}. Blocks: {blocks}. Optimizer: {optimizer}. (run.json)"
+        )
     record = run_record(
         run,
         device=str(place.device) if place.device.type != "cuda" else torch.cuda.get_device_name(place.device),
@@ -260,10 +269,10 @@ def _trained(
         seed=trainer.objective.seed,
         step=trainer.step,
         before=read_record(output / "run.json") if goes_on else {},
+        kernels=kernels,
     )
     notes = RunFolder(output, run, record)
     trackers = Trackers(run, output, record, job.progress.note)
-    multiplies = torch.float16 if place.precision.scaled_float16 else place.dtype
     spent = trainer.objective.latents.cache.spent
     pace = PaceWatch(place.device, multiplies, place.compiled, job.progress.note, spent)
     loop = TrainingLoop(job, trainer, preview, identity, held, journal, notes, trackers, pace)

@@ -30,6 +30,10 @@ def multiply_in_float16(model: nn.Module) -> None:
             module.multiply = _product
 
 
+def multiplies_in_float16(layer: QuantizedLinear) -> bool:
+    return layer.multiply is _product
+
+
 def scaled_matmul(x: Tensor, matrix: Tensor) -> Tensor:
     """Multiplies x (… x k, float32) by matrix (k x m, float16, entries up to 1) in float16; float32.
 

@@ -30,10 +30,19 @@ SECRET = re.compile(r"(token|password|secret|api_?key|webhook)$", re.I)
 
 
 def run_record(
-    run: Run, *, device: str, dtype: str, other: Mapping[str, Any], seed: int, step: int, before: dict[str, Any]
+    run: Run,
+    *,
+    device: str,
+    dtype: str,
+    other: Mapping[str, Any],
+    seed: int,
+    step: int,
+    before: dict[str, Any],
+    kernels: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """Returns everything that was decided before the first step.
 
+    `kernels` say what computes on the device.
     `other` are the settings that are not as asked for, by their names in a recipe, with their values here; `before`
     is the record of the start that is gone on from.
     """
@@ -57,6 +66,7 @@ def run_record(
         "machine": {"python": platform.python_version(), "system": platform.platform(), "device": device},
         "packages": _packages(),
         "computed_in": dtype,
+        "kernels": dict(kernels),
         "seed": seed,
         "settings": {key: _plain(value) for key, value in {**asked, **other}.items()},
         "asked": {key: _plain(asked[key]) for key in other},

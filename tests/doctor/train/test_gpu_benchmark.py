@@ -20,7 +20,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("gpu")
 
 
-@pytest.mark.parametrize("part", ["card", "kernels", "plain"])
+@pytest.mark.parametrize("part", ["card", "kernels", "eight_bits", "plain"])
 def test_what_asks_pytorch(gpu: Any, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"dim": 64, "n_heads": 2, "n_kv_heads": 2, "n_layers": 2, "axes_dims": [16, 8, 8], "cap_feat_dim": 32}
     monkeypatch.setattr(gpu, "TINY", small)

@@ -61,6 +61,7 @@ def test_a_run_leaves_a_record_and_a_page(tiny: Path, circles: Path, tmp_path: P
     assert (record["name"], record["seed"], record["settings"]["rank"]) == ("circles", 7, 8)
     assert record["settings"]["datasets"][0]["folder"] == "circles"
     assert "peak_memory" not in record["starts"][0]  # a CPU has no such count
+    assert record["kernels"]["products"] == "float32 of int8 codes, scaled behind the product"
     assert record["packages"]["torch"] and [start["step"] for start in record["starts"]] == [0]
     text = (tmp_path / "report.html").read_text()
     read = Reader(text)
