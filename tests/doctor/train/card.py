@@ -55,7 +55,8 @@ capability = [(8, 0)]
 class Asked:
     """A run, and the compute capability of the card. What the run of the folder `encoded` encoded is used again.
 
-    After the step of `fails` the card works no more, and says the words beside it.
+    After the step of `fails`, or as the transformer is loaded where that is 0, the card says the words beside it:
+    from then on, or once, of memory that another process has taken.
     """
 
     run: Run
@@ -145,6 +146,10 @@ class OnCard(Tensor):
     ) -> Any:
         return _computed(func, args, kwargs or {})
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What is saved are its numbers; where they lay is not asked when they are loaded."""
+        return self.numbers.__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+
 
 class _MadeThere(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """For what is asked for on the card and made of nothing that is there."""
@@ -170,6 +175,9 @@ class _Functions(TorchFunctionMode):
         if func is Tensor.tolist and isinstance(args[0], OnCard):
             _waits()
             return args[0].numbers.tolist()
+        if func is Tensor.__format__ and isinstance(args[0], OnCard):
+            _waits()
+            return format(args[0].numbers, *args[1:])
         device = kwargs.pop("device", None) if func in (torch.tensor, torch.as_tensor) else None
         made = func(*args, **kwargs)
         return made if device is None else made.to(device)
@@ -188,7 +196,8 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     there = [value for value in tensors if isinstance(value, OnCard)]
     name = func._schema.name
     if there and failed:
-        raise torch.AcceleratorError(failed[0])
+        taken = "out of memory" in failed[0]
+        raise torch.OutOfMemoryError(failed.pop()) if taken else torch.AcceleratorError(failed[0])
     if there and name not in COPIES:
         strangers = [value for value in tensors if value.dim() and not isinstance(value, OnCard)]
         if strangers and name == "aten::index" and isinstance(args[0], OnCard):
@@ -326,6 +335,8 @@ class _Watch(Recorder):
         waited.clear()
 
     def phase(self, text: str) -> None:
+        if text.startswith("Loading the transformer") and self.at is not None:
+            self.at(0)
         self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
 
 
@@ -359,7 +370,7 @@ def main() -> None:
 
 def _answered(asked: Asked) -> Any:
     def fail(step: int) -> None:
-        failed.extend([asked.fails[1]] * (step == asked.fails[0]))
+        failed.extend([asked.fails[1]] * (step == asked.fails[0] and asked.fails[1] != ""))
 
     watch = _Watch(fail)
     try:
