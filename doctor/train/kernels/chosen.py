@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -31,9 +33,10 @@ def _attention(model: nn.Module, device: torch.device, dtype: torch.dtype) -> st
         return f"{most}PyTorch's for CPUs"
     from torch.nn.attention import SDPBackend
 
+    choose: Any = torch._fused_sdp_choice  # pyright: ignore[reportPrivateImportUsage]
     one = torch.ones(1, HEADS, TOKENS, WIDTH, device=device, dtype=dtype, requires_grad=True)
     try:
-        return SDPBackend(int(torch._fused_sdp_choice(one, one, one))).name.lower().replace("_", " ")
+        return SDPBackend(int(choose(one, one, one))).name.lower().replace("_", " ")
     except (RuntimeError, ValueError, AttributeError, TypeError):
         return "PyTorch's choice"
 
