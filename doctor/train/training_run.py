@@ -258,9 +258,7 @@ def _trained(
     kernels = chosen_kernels(model, trainer.optimizer, place.device, multiplies, place.compiled)
     if place.device.type != "cpu":
         attention, products, blocks, optimizer = kernels.values()
-        job.progress.note(
-            f"Attention: {attention}. Products: {products}. Blocks: {blocks}. Optimizer: {optimizer}. (run.json)"
-        )
+        job.progress.note(f"Attention: {attention}. Products: {products}. Blocks: {blocks}. Optimizer: {optimizer}.")
     record = run_record(
         run,
         device=str(place.device) if place.device.type != "cuda" else torch.cuda.get_device_name(place.device),
