@@ -16,6 +16,7 @@ from ..model.crashes import Failure, Frame, Known
 TEXT: Mapping[int, str] = {
     768: "CLIP-L",
     1024: "OpenCLIP-H/Qwen3-0.6B",
+    1152: "SigLIP so400m",
     1280: "OpenCLIP-bigG",
     1472: "ByT5 small",
     2048: "CLIP-L+bigG/Qwen2.5-VL-3B/Qwen3-1.7B",
