@@ -19,8 +19,8 @@ from .trained_text import kohyas_text, kohyas_text_step
 # goes through this phase.
 QUANTIZING = "quantizing the transformer"
 LOADING = "loading the model"
-# Twenty figures of SDXL in sd-scripts lie 8 to 33 % above what a rehearsed step holds (benchmarks/outside.py): cuDNN's
-# workspaces for convolutions, and what the allocator keeps beside them, are in no rehearsal.
+# Of twenty figures of SDXL in sd-scripts 18 lie up to a third above what a rehearsed step holds, and two more
+# (benchmarks/outside.py): cuDNN's workspaces for convolutions, and what the allocator keeps beside, are in none.
 CONVOLVING = 0.3
 OFFLOADING = "training with offloaded blocks"
 

@@ -69,7 +69,7 @@ SDXL = """accelerate launch --mixed_precision bf16 sdxl_train_network.py --mixed
     [("", 17.4), ("--gradient_checkpointing", 9.4), ("--gradient_checkpointing --full_bf16", 9.1)],
 )
 def test_what_cards_show_of_sdxl_lies_in_the_range_that_is_told(options: str, measured: float) -> None:
-    """A page on training SDXL (benchmarks/outside_points.tsv): what convolutions take beside tensors is not traced."""
+    """Points of benchmarks/outside_points.tsv: what convolutions take beside their tensors is not traced."""
     memory = known(f"{SDXL} {options}")
     assert memory.peak.total - memory.below < measured * GIB < memory.peak.total + memory.margin
     assert memory.margin > 3 * memory.below  # further above than below
