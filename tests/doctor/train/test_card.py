@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,17 @@ def run_of(way: Way, circles: Path) -> Run:
     return run_with(**changes, datasets=(dataset,), samples=samples, disable_sampling=not samples)
 
 
-@pytest.mark.parametrize("names", [list(WAYS)[:7], list(WAYS)[7:]])
+OFTEN = ("nf4, EMA, samples", "bf16, offloaded in part", "masks, several batches", "Kontext, masked prompts")
+SELDOM = [name for name in WAYS if name not in OFTEN]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [OFTEN, *(pytest.param(names, marks=pytest.mark.thorough) for names in (SELDOM[:6], SELDOM[6:]))],
+    ids=["often", "Z-Image to FLUX.2", "others"],
+)
 def test_a_run_on_a_card_is_that_on_the_cpu(
-    names: list[str],
+    names: Sequence[str],
     library: Path | None,
     request: pytest.FixtureRequest,
     circles: Path,

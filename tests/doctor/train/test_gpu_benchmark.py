@@ -31,6 +31,7 @@ def test_what_asks_pytorch(gpu: Any, part: str, tmp_path: Path, monkeypatch: pyt
     assert gpu.results(tmp_path) == json.loads(json.dumps({part: found}))
 
 
+@pytest.mark.thorough
 def test_a_row_of_the_runner(gpu: Any, tiny: Path, circles: Path, tmp_path: Path) -> None:
     """Of a whole process, beside what was predicted; what failed is told as its last words."""
     (tmp_path / "model").symlink_to(tiny)

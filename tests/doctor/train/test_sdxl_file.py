@@ -85,7 +85,7 @@ def test_it_trains_as_the_folder(pair: tuple[Path, Path], circles: Path, tmp_pat
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("trainer", ["ai-toolkit", "sd-scripts"])
+@pytest.mark.parametrize("trainer", [pytest.param("ai-toolkit", marks=pytest.mark.thorough), "sd-scripts"])
 def test_by_a_config(here: Path, sdxl: Path, circles: Path, capsys: pytest.CaptureFixture[str], trainer: str) -> None:
     """Checked, and trained; a file without one of its tensors, and one of another model, end the start."""
     model = made.sdxl_model(here / "model", sdxl, (1, 2, 10))
