@@ -42,9 +42,8 @@ def asserted(failure: Failure) -> Known | None:
             source=SOURCE,
         )
     return Known(
-        f"The program asks at {place} that {what}, which does not hold: a setting or a file is not what it expects "
-        f"there, or this "
-        "version of it has a fault.",
+        f"The program asks at {place} that {what}, which does not hold: a setting or a file is not what it "
+        "expects there, or this version of it has a fault.",
         "See which setting, file or part of the model that is about, and change it; where it is nothing of yours, "
         "update the program.",
         error=failure.name,

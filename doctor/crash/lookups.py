@@ -21,23 +21,19 @@ _KINDS = (
         r"(?:config\w*|cfg|conf|args|kwargs|options|opts|settings|params|toml\w*|yaml\w*|json\w*)",
         "The settings have no {name}, and the program asks for it at {place} ({what}).",
         "Add that key, as the program's example of a config has it, in the section that is read there; where it "
-        "is no key of "
-        "yours, the config is of another version of the program.",
+        "is no key of yours, the config is of another version of the program.",
     ),
     (
         r"(?:batch\w*|samples?|items?|examples?|data|entry|row|inputs?)",
         "What comes from the dataset has no {name}, and the program asks for it at {place} ({what}): captions or "
-        "caches were "
-        "made with other settings, by another version, or not at all.",
+        "caches were made with other settings, by another version, or not at all.",
         "Make the caches of the dataset anew with the settings of this run, and look whether each picture has "
-        "what is asked "
-        "for (a caption, a mask, a control picture).",
+        "what is asked for (a caption, a mask, a control picture).",
     ),
     (
         r"(?:\w*state_dict\w*|\w*sd\d?|\w*weights|checkpoint\w*|ckpt|tensors?|lora\w*)",
         "The file's weights have no {name}, and the program asks for it at {place} ({what}): it is of another "
-        "model or "
-        "layout, or newer than what reads it.",
+        "model or layout, or newer than what reads it.",
         "Take the file that the settings are for; where it is that, update what reads it.",
     ),
 )
@@ -61,11 +57,9 @@ def lookup(failure: Failure) -> Known | None:
             kinds,
             (
                 "{what} has no {name}, and the program asks for it at {place}: a setting or a file has another "
-                "name or value "
-                "than this version knows, or two parts of the program are of different versions.",
+                "name or value than this version knows, or two parts of the program are of different versions.",
                 "Compare {name} with what the program's page allows; update the program as a whole, or take its "
-                "release "
-                "before.",
+                "release before.",
             ),
         )
         cause, do = (_filled(text, name, what, place) for text in (cause, do))
@@ -77,8 +71,7 @@ def lookup(failure: Failure) -> Known | None:
         what, place = found[0], place_of(frame)
         return Known(
             f"{what} is empty or shorter than the program expects, at {place}: no file or fewer than needed were "
-            "found, a "
-            "setting has too few values, or a name has another form than is taken apart there.",
+            "found, a setting has too few values, or a name has another form than is taken apart there.",
             f"Look what {what} is made of (a folder, a list in the settings, a name that is split) and complete it.",
             error=failure.name,
             vague=True,

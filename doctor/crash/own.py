@@ -31,11 +31,9 @@ def own(failure: Failure) -> Known | None:
         package, name = asked["package"], asked["name"]
         return Known(
             f"{package} is a folder of the program itself, no package, and has no {name}: this copy of the "
-            "program lacks "
-            "a file, or its files are of different versions.",
+            "program lacks a file, or its files are of different versions.",
             "In the program's folder: git pull, then git submodule update --init --recursive. Where it is the "
-            "newest, its "
-            "publisher left that out: look for the name in its issues, or take a release before.",
+            "newest, its publisher left that out: look for the name in its issues, or take a release before.",
             "Installing or updating packages by pip.",
             error=failure.name,
             source=SOURCE,
@@ -45,8 +43,7 @@ def own(failure: Failure) -> Known | None:
     for path in _missing(message, failure.frames):
         return Known(
             f"A part of the program itself is not there: {path}. Its submodules were not fetched, or it was not "
-            "installed "
-            "whole.",
+            "installed whole.",
             "In the program's folder: git submodule update --init --recursive, then its installation once more.",
             error=failure.name,
             source=SOURCE,

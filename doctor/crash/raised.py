@@ -153,12 +153,10 @@ def _elsewhere(failure: Failure) -> Known | None:
     return _known(
         failure,
         package,
-        f"{package} makes a {name}, but {asked['module']}, as it is installed here, does not hand it out: the line "
-        f"that imports "
-        "it names the wrong module, or is of another time than this package.",
-        f"Import it from the module that makes it (look for def or class {name} in {package}); where it is no code "
-        f"of yours, "
-        "pip install -r requirements.txt in the program's folder, or update it.",
+        f"{package} makes a {name}, but {asked['module']}, as it is installed here, does not hand it out: the "
+        "line that imports it names the wrong module, or is of another time than this package.",
+        f"Import it from the module that makes it (look for def or class {name} in {package}); where it is no "
+        "code of yours, pip install -r requirements.txt in the program's folder, or update it.",
     )
 
 
@@ -214,8 +212,7 @@ def _renamed(owner: str, name: str, failure: Failure) -> Known | None:
     who = _asker(failure, package)
     cause = (
         f"{name} is a name of {package}, and this {owner} is not what has it there: {package} is of another "
-        "version than "
-        f"{who} was written for, or what makes such a {owner} was not called."
+        f"version than {who} was written for, or what makes such a {owner} was not called."
     )
     cause += f" {package} knows {name} since {since}." if since else ""
     cause += f" {package} {gone} knows {name} no more." if gone else ""

@@ -135,8 +135,7 @@ def _products(message: str) -> tuple[str, str] | None:
         if out <= _WIDEST_RANK < min(got, want):
             return (
                 f"A LoRA whose layers take {want} numbers meets a model whose layers have {got}: it was made for "
-                f"another "
-                "model, or for another size of this one.",
+                "another model, or for another size of this one.",
                 "Take a LoRA that was trained on this model; zdoctor check LORA --base MODEL says which model one "
                 "is of.",
             )
@@ -152,9 +151,9 @@ def _text(want: int, takes: str, got: int, gives: str | None) -> tuple[str, str]
     return (
         f"A layer for the text takes {want} numbers a token ({takes}), and is handed {handed}: the text encoder, or "
         "cached text embeddings, are another model's than the transformer.",
-        "Name the text encoder that belongs to this transformer, and remove caches of text embeddings that another "
-        "one "
-        "made. In ComfyUI the type in the CLIP loader has to be this model's; a new model takes a new ComfyUI.",
+        "Name the text encoder that belongs to this transformer, and remove caches of text embeddings that "
+        "another one made. In ComfyUI the type in the CLIP loader has to be this model's; a new model takes a new "
+        "ComfyUI.",
     )
 
 
@@ -163,12 +162,10 @@ def _latents(want: int, takes: str | None, got: int, gives: str | None) -> tuple
         return None
     return (
         f"What comes has {got} channels, as latents of {gives} have, and this part takes {want}, as of {takes}: "
-        f"VAE, cached "
-        "latents and model are of different families, or the model is another kind of its family (inpainting, Fill, "
-        "image-to-video).",
+        "VAE, cached latents and model are of different families, or the model is another kind of its family "
+        "(inpainting, Fill, image-to-video).",
         "Name the VAE of this model, remove caches of latents that another one made, and choose the task or type "
-        "that the "
-        "model's file is for.",
+        "that the model's file is for.",
     )
 
 
@@ -187,19 +184,17 @@ def _lengths(message: str) -> tuple[str, str] | None:
         return _latents(one, PACKED[one], other, PACKED[other])
     if abs(one - other) == 1 and min(one, other) > 8:
         return (
-            f"Two sizes differ by one ({one} and {other}): the width or height of a picture or video (or its number "
-            f"of "
-            "frames) is no multiple of what the model needs, and is rounded up in one place and down in another.",
-            "Take sizes that are multiples of 64 (or of 32 at the least), and frames as the model counts them (4n + "
-            "1 for "
-            "Wan and HunyuanVideo, 8n + 1 for LTX); remove caches of latents of other sizes.",
+            f"Two sizes differ by one ({one} and {other}): the width or height of a picture or video (or its "
+            "number of frames) is no multiple of what the model needs, and is rounded up in one place and down "
+            "in another.",
+            "Take sizes that are multiples of 64 (or of 32 at the least), and frames as the model counts them (4n "
+            "+ 1 for Wan and HunyuanVideo, 8n + 1 for LTX); remove caches of latents of other sizes.",
         )
     if one != other and 77 in (one, other) and (met is None or met[3] != "0"):
         return (
             f"A caption is longer than CLIP's 77 tokens in one place, and not in the other ({one} and {other}).",
             "Shorten captions and prompts to 75 tokens, or set the same limit everywhere (max_token_length), and "
-            "remove caches "
-            "of text embeddings that were made with another.",
+            "remove caches of text embeddings that were made with another.",
         )
     return None
 
@@ -212,23 +207,18 @@ def _frames_or_pixels(small: int, large: int, *, side: bool) -> tuple[str, str] 
     if times:
         return (
             f"One of two tensors counts frames ({large}), and the other latent frames ({small}, one for each "
-            f"{times}): the "
-            "VAE that made one of them does not compress time as this model's does, or this version of the "
-            "program mixes "
-            "them up.",
+            f"{times}): the VAE that made one of them does not compress time as this model's does, or this "
+            "version of the program mixes them up.",
             "Take the VAE of this very model; where it is that, update the program and diffusers, or take their "
-            "releases "
-            "before.",
+            "releases before.",
         )
     times = next((n for n in (8, 16, 32) if side and large >= _LEAST_PIXELS and large == n * small), 0)
     if times:
         return (
             f"One of two tensors is counted in pixels ({large}), and the other in latents ({small}, one for each "
-            f"{times}): "
-            "a picture, mask or control stands where its latents belong, or the other way round.",
+            f"{times}): a picture, mask or control stands where its latents belong, or the other way round.",
             "Look whether control pictures and masks go through the VAE as this model wants it, and make the "
-            "caches of "
-            "latents anew; where all is named rightly, update the program.",
+            "caches of latents anew; where all is named rightly, update the program.",
         )
     return None
 
@@ -240,13 +230,10 @@ def _positions(message: str, frames: Sequence[Frame]) -> tuple[str, str] | None:
         return None
     return (
         f"There are {met[1]} tokens, and positions for {met[2]}: the sizes of pictures (height, width, frames, "
-        "img_shapes, "
-        "ids) that the model is told are not those of the latents that it gets, as where a picture to edit or a "
-        "control was "
-        "resized in one place only.",
+        "img_shapes, ids) that the model is told are not those of the latents that it gets, as where a picture "
+        "to edit or a control was resized in one place only.",
         "Take sizes that are multiples of 32 for all of them, and make caches that hold sizes or latents anew; "
-        "try without "
-        "control or edit pictures. Where it stays, the program computes the sizes wrongly: update it.",
+        "try without control or edit pictures. Where it stays, the program computes the sizes wrongly: update it.",
     )
 
 
@@ -268,21 +255,18 @@ def _grid(message: str) -> tuple[str, str] | None:
         channels = whole // size
         return (
             f"A tensor with one channel, as a mask has, is cut into a grid as if it had {channels}: the program "
-            "handles a "
-            "mask or another picture of one channel like latents.",
+            "handles a mask or another picture of one channel like latents.",
             "Train without masks (mask_path, masked training, alpha masks) to see; where it runs then, the fault "
-            "is the "
-            "program's: update it, or look for mask in its issues.",
+            "is the program's: update it, or look for mask in its issues.",
         )
     if len(shape) < MOST_FLAT or whole <= 0 or size % whole or not 1 < (times := size // whole) <= max(LATENTS):
         return None
     return (
         f"A tensor holds {times} times as many numbers as the code cuts it into: latents with {times} times the "
-        f"channels, as "
-        "of another family or another kind of model (Fill, Control, inpainting), or as many more pictures or frames.",
-        "Name the model that this pipeline or task is for (a Control or Fill pipeline takes a model of that kind), "
-        "and try "
-        "batch size 1; remove caches of latents that another model made.",
+        "channels, as of another family or another kind of model (Fill, Control, inpainting), or as many more "
+        "pictures or frames.",
+        "Name the model that this pipeline or task is for (a Control or Fill pipeline takes a model of that "
+        "kind), and try batch size 1; remove caches of latents that another model made.",
     )
 
 
@@ -305,9 +289,8 @@ def _files(message: str) -> tuple[str, str] | None:
     return (
         f"The file's tensors have the sizes of another model than the one that was built: {_listed(held) or '?'} "
         f"in the file, {_listed(built) or '?'} as built ({name}: {_written(file)} and {_written(model)}).",
-        "Choose the model, version or task in the settings that the file is of, or take the file of the one that is "
-        "set; a "
-        "model that came after this version of the program takes a newer program.",
+        "Choose the model, version or task in the settings that the file is of, or take the file of the one that "
+        "is set; a model that came after this version of the program takes a newer program.",
     )
 
 
@@ -323,9 +306,8 @@ def _of_lora(pairs: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> t
         )
     if file[inner] != model[inner]:
         return (
-            f"The LoRA is of a model whose layer is {file[inner]} wide, and here that layer is {model[inner]} wide "
-            f"({name}): it "
-            "was made for another model, or for another size of this one.",
+            f"The LoRA is of a model whose layer is {file[inner]} wide, and here that layer is {model[inner]} "
+            f"wide ({name}): it was made for another model, or for another size of this one.",
             "Take a LoRA that was trained on this model; zdoctor check LORA --base MODEL says which model one is of.",
         )
     return None
