@@ -284,8 +284,7 @@ def _by_first(package: str) -> tuple[tuple[int, ...], dict[str, list[Raised]]]:
 
 
 def _beginning(package: str, message: Message, *, framed: bool) -> Iterator[Raised]:
-    """The texts that the message may be; those that begin with a value only where it is known to be an "
-    "exception's."""
+    """The texts that the message may be; those that begin with a value only where it is an exception's."""
     sizes, texts = _by_first(package)
     for part in message.begins(sizes):
         if part or framed:
