@@ -22,6 +22,7 @@ def test_every_fault_is_found_where_it_is_alone(setup: Setup, tmp_path: Path) ->
         assert ward.fate(fault, ward.story_of(fault).reports[0]) == "found", fault.name
 
 
+@pytest.mark.thorough
 @EVERY
 def test_of_two_faults_both_are_found_or_it_is_said_what_could_not_be_looked_at(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

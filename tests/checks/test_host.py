@@ -102,6 +102,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_a_loader_with_eight_workers_needs_more_files_than_48(tmp_path: Path) -> None:
     script = tmp_path / "loader.py"
     script.write_text(LOADER)

@@ -225,6 +225,7 @@ def test_previews_are_those_of_the_pipeline(
     torch.testing.assert_close(packed(ours), theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_run_on_several_images_goes_on_bit_for_bit(
     qwen_image_edit: Path, circles: Path, made_of: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_killed_process_ends_the_run_with_a_checkpoint(here: Path, tiny: Path,
     assert len(losses("out")) == step + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("encoded")
 def test_a_stop_reaches_every_process(here: Path, tiny: Path, circles: Path) -> None:
     process, text = started(config(tiny, circles, "out", steps=100_000))

@@ -74,6 +74,7 @@ print(stubborn.inner.found)
 """
 
 
+@pytest.mark.thorough
 def test_a_package_that_needs_what_is_hidden_is_imported_as_ever(tmp_path: Path) -> None:
     (tmp_path / "stubborn").mkdir()
     (tmp_path / "stubborn" / "__init__.py").touch()

@@ -86,6 +86,7 @@ def test_blocks_are_traced_whole(tiny: Path, kind: Quantization) -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.thorough
 def test_no_kind_of_call_is_left_uncompiled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a limit for each function, which all blocks share, Dynamo says so in the log and compiles no more."""
     import torch._dynamo as dynamo
