@@ -79,7 +79,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     known = _known(failure, installed, lines) if failure is not None else None
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
-    if failure is None or _says_little(failure, known, rules):
+    if failure is None or (not _tries_another(failure) and _says_little(failure, known, rules)):
         told = tuple(one for one in table.known() if known is None or one not in table.general())
         survived = [other for other in found if other not in ended]
         above = _above(lines, failure) if failure is not None and failure.name == CUT_OFF else None
@@ -113,9 +113,17 @@ def _bare(lines: Lines) -> Failure | None:
 
 
 def _known(failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
-    firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in failure.chain)
+    chain = failure.chain[:1] if _tries_another(failure) else failure.chain
+    firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in chain)
     told = [known for part, first in firsts if (known := _closer(first, part, installed, lines)) is not None]
     return next((known for known in told if not known.vague), told[0] if told else None)
+
+
+def _tries_another(failure: Failure) -> bool:
+    """Whether it is an import without its end, tried because another one failed, which then ended nothing."""
+    code = next((frame.code for frame in reversed(failure.frames) if frame.code), "")
+    came = failure.cause is not None and failure.cause.name in ("ImportError", "ModuleNotFoundError")
+    return came and failure.name == CUT_OFF and code.startswith(("from ", "import "))
 
 
 def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
@@ -144,7 +152,7 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
 
 def _named_above(lines: Lines, failure: Failure) -> Failure:
     """A traceback without its end, with the exception that stands alone above it, as where a title goes first."""
-    if failure.name != CUT_OFF and failure.message:
+    if failure.cause is not None or (failure.name != CUT_OFF and failure.message):
         return failure
     above = lines.between(failure.begin - _ABOVE - 1, failure.begin)
     named = [

@@ -12,6 +12,7 @@ import pytest
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.crash import clean, explain, failures
+from zdoctor.doctor.crash.messages import CUT_OFF
 from zdoctor.doctor.crash.table import known
 from zdoctor.doctor.model.crashes import Explanation, Signature
 from zdoctor.doctor.rules import all_rules
@@ -188,6 +189,15 @@ def test_a_traceback_without_its_end_has_the_error_above_it(title: str, head: st
     )
     assert seen.failure is not None
     assert f"{seen.failure.name}: {seen.failure.message}".removesuffix(": ") == title
+
+
+def test_an_import_that_another_one_replaces_is_no_cause() -> None:
+    first = traceback("ImportError: cannot import name 'FromOriginalVAEMixin' from 'diffusers.loaders'", "import a")
+    text = f"{first}\nDuring handling of the above exception, another exception occurred:\n\n"
+    text += 'Traceback (most recent call last):\n  File "/x/vae.py", line 32, in <module>\n'
+    seen = told(f'{text}    from diffusers.loaders.single_file_model import A\n  File "/x/lib/site-pa')
+    assert seen.failure is not None and seen.failure.name == CUT_OFF
+    assert "0.28" not in seen.cause and "FromOriginalVAEMixin" not in seen.cause
 
 
 def test_a_chain_is_one_failure_and_its_cause_counts() -> None:
