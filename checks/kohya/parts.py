@@ -13,7 +13,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..keys.misspelled import meant
-from ..model.contents import NO_SCRIPT, model_in, script_for
+from ..model.scripts import NO_SCRIPT, model_in, script_for
 from ..paths import looks_local, not_there, unless_elsewhere
 from . import ELSEWHERE, TRAINERS, trains
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ...doctor.model import ModelFolder, Run
-
 _LORA = r"[._]lora_(A|B|down|up)[._]|\.lokr_w\d|^lora_"
 # In this order: a description, and patterns each of which some name must match.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -38,48 +36,14 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-# sd-scripts' script for each of these.
-_SCRIPTS = {
-    "a Flux transformer in ComfyUI's names": "flux_train_network",
-    "a Flux transformer in the names of Black Forest Labs": "flux_train_network",
-    "a Flux transformer in diffusers' names": "flux_train_network",
-    "a Chroma transformer": "flux_train_network",
-    "an SDXL model": "sdxl_train_network",
-    "a Stable Diffusion model": "train_network",
-    "a Stable Diffusion 3.5 model": "sd3_train_network",
-    "a Lumina 2 transformer": "lumina_train_network",
-    "an Anima transformer": "anima_train_network",
-    **dict.fromkeys(("a Z-Image transformer in ComfyUI's names", "a Z-Image transformer in diffusers' names"), "-"),
-}
-NO_SCRIPT = "-"
-
-
-def script_for(run: Run, held: str) -> str:
-    """The script of sd-scripts that trains what a file holds; "" where this run's is that, or that is not known.
-
-    NO_SCRIPT: it has none.
-    """
-    if run.trainer != "sd-scripts" or not run.process_type.endswith("_network"):
-        return ""
-    found = _SCRIPTS.get(held, "")
-    return "" if found == run.process_type else found
-
-
-def is_anothers(run: Run, model: ModelFolder) -> bool:
-    """Whether the model's first file is one that another script of sd-scripts trains, which KOH016 says."""
-    first = next(iter(model.components.values()), None)
-    return model.layout == "part-files" and first is not None and bool(script_for(run, model_in(first.tensors)))
-
-
 def contents(names: Iterable[str]) -> str:
     """What tensors of these names are, with its article; "" when that is not known here."""
-    return next(iter(_kinds("\n".join(names))), "")
+    return next(iter(kinds(names)), "")
 
 
-def model_in(names: Iterable[str]) -> str:
-    """The same, of a whole model in one file by what is trained of it."""
-    held = _kinds("\n".join(names))
-    return next((kind for kind in held if kind in _SCRIPTS), next(iter(held), ""))
+def kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """All that tensors of these names may be, the likeliest first: a whole model is all of its parts."""
+    return _kinds("\n".join(names))
 
 
 @lru_cache(maxsize=8)

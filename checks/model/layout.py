@@ -14,7 +14,8 @@ from ...doctor.model.trainer import RUNNER
 from ...doctor.model.weights import COMFYUI_PREFIX, SCALES
 from ...doctor.rules import NotApplicable, prevents, rule
 from ...doctor.trainers import trainer_of
-from .contents import contents, is_anothers
+from .contents import contents
+from .scripts import is_of_another_script
 from .tensors import files, foreign, grouped
 
 Evidence = Mapping[str, object]
@@ -54,7 +55,7 @@ def checkpoint_layout_mismatch(run: Run, model: ModelFolder) -> Iterator[Finding
     if (refused := _refused_file(run, model, loader)) is not None:
         yield refused
         return
-    if is_anothers(run, model):
+    if is_of_another_script(run, model):
         return
     for part in model.components.values():
         kind = _another_kind(run, model, part, loader)

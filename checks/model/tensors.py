@@ -13,7 +13,7 @@ from ...doctor.model.amounts import few
 from ...doctor.model.said import joined
 from ...doctor.rules import Unestablished, prevents, rule
 from ...doctor.trainers import trainer_of
-from .contents import is_anothers
+from .scripts import is_of_another_script
 
 # transformers builds an output head that no trainer here reads: its absence changes nothing.
 _UNREAD = frozenset({"lm_head.weight"})
@@ -57,7 +57,7 @@ def missing_checkpoint_tensors(run: Run, model: ModelFolder) -> Iterator[Finding
     """
     if model.components.keys() & {"cache", "whole"}:
         raise Unestablished(f"{model.source} is no model folder")
-    if is_anothers(run, model):
+    if is_of_another_script(run, model):
         return
     loader = loader_of(run)
     named = loader is not None and loader.origin(loader.main).file is not None

@@ -219,7 +219,7 @@ def rehearsed(
             for _ in range(steps):
                 _one(model, args, named, alive, watch, optimize)
             held.whole = alive.trail
-    held.allocated, held.reserved = alive.allocator.most_allocated, alive.allocator.most_reserved
+    held.reserved = alive.allocator.most_reserved
     held.peak, held.at_peak = alive.peak, {label: size for label, size in alive.at_peak.items() if size}
     return held
 
