@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zdoctor.doctor.families import family_of
 from zdoctor.doctor.families.part_files import filled_by, part_files, place_of
-from zdoctor.doctor.families.record import Kohya
+from zdoctor.doctor.families.record.of_trainers import Kohya
 from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Run
 from zdoctor.doctor.trainers.read import Reading

@@ -19,7 +19,8 @@ from ..model.record import replace
 from ..model.run import Run
 from ..model.weights import COMFYUI_PREFIX
 from . import ONE_FILE, classes, families, family_of, family_with, in_diffusers
-from .record import Family, Kohya, Tokenizer
+from .record import Family, Tokenizer
+from .record.of_trainers import Kohya
 from .record.shapes import BadConfig, Shapes, Tensors
 from .tensors import needed_tensors
 

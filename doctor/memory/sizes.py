@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
 from ..families.part_files import inferred_config
-from ..families.record import Family, Kohya, KohyaMemory, Memory
+from ..families.record import Family, Memory
 from ..families.record.blocks import block_of
+from ..families.record.of_trainers import Kohya, KohyaMemory
 from ..families.record.shapes import BadConfig
 from ..families.record.single_file import original_layout
 from ..families.record.steps import WHOLE, BlockList, Steps, mined_tables, steps_of, vae_bytes

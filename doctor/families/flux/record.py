@@ -9,20 +9,9 @@ from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.t5 import T5_XXL
-from ..record import (
-    AiToolkit,
-    Edits,
-    Family,
-    Fit,
-    Flavour,
-    Kohya,
-    KohyaMemory,
-    Loader,
-    Memory,
-    SimpleTuner,
-    Tokenizer,
-)
+from ..record import Edits, Family, Fit, Loader, Memory, Tokenizer
 from ..record.block_swap import halves, halves_and_one
+from ..record.of_trainers import AiToolkit, Flavour, Kohya, KohyaMemory, SimpleTuner
 from .tensors import TRANSFORMER
 
 _DEV = "black-forest-labs/FLUX.1-dev"

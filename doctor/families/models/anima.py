@@ -8,10 +8,11 @@ from typing import Any
 from ...model.record import replace
 from ..components.published import QWEN3_06B
 from ..components.qwen3 import qwen3_dialect
-from ..record import Family, Kohya, KohyaMemory, Loader, Memory
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
+from ..record.of_trainers import Kohya, KohyaMemory
 from ..record.shapes import Shapes
 from . import original_names
 

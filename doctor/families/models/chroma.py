@@ -9,9 +9,10 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..flux.record import FLUX
 from ..flux.tensors import flux_original_name
-from ..record import AiToolkit, Family, Fit, Flavour, KohyaMemory, Loader, Memory, Origin, SimpleTuner, Tokenizer
+from ..record import Family, Fit, Loader, Memory, Origin, Tokenizer
 from ..record.block_swap import halves
 from ..record.mined import mined_class
+from ..record.of_trainers import AiToolkit, Flavour, KohyaMemory, SimpleTuner
 
 _HD = "lodestones/Chroma1-HD"
 _BASE = "lodestones/Chroma1-Base"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from ..record import Family, Flavour, Loader, Memory, SimpleTuner
+from ..record import Family, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from ..record.of_trainers import Flavour, SimpleTuner
 
 ERNIE = replace(
     FILES_ALONE,

@@ -9,10 +9,11 @@ from ...model.record import replace
 from ...model.weights import Tensor
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
-from ..record import AiToolkit, Edits, Family, Kohya, KohyaMemory, Loader, Memory, Origin
+from ..record import Edits, Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import by_ratio
 from ..record.mined import mined_class, mined_tensors
+from ..record.of_trainers import AiToolkit, Kohya, KohyaMemory
 
 _BLOCKS = ("double_blocks", "single_blocks")
 # What ai-toolkit (27a03a91) writes into its source: flux2/src/model.py, flux2_klein_model.py.

@@ -9,9 +9,10 @@ from ...model.record import replace
 from ..components.published import MISTRAL_SMALL, QWEN3_8B
 from ..components.qwen3 import QWEN3_4B
 from ..flux.tensors import DOUBLE_NORMS, SINGLE_NORMS, in_blocks
-from ..record import Edits, Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner, Tokenizer
+from ..record import Edits, Family, Fit, Loader, Memory, Origin, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from ..record.of_trainers import Flavour, SimpleTuner
 
 _DEV = "black-forest-labs/FLUX.2-dev"
 _4B = "black-forest-labs/FLUX.2-klein-base-4B"

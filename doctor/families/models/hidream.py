@@ -10,9 +10,10 @@ from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G, LLAMA3_8B
 from ..components.t5 import T5_XXL
-from ..record import Family, Fit, Flavour, Loader, Memory, Origin, SimpleTuner
+from ..record import Family, Fit, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class
+from ..record.of_trainers import Flavour, SimpleTuner
 
 _LLAMA = Origin(repo="unsloth/Meta-Llama-3.1-8B-Instruct", folder="")  # ai-toolkit 27a03a91, hidream/hidream_model.py
 

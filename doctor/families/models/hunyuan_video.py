@@ -8,10 +8,11 @@ from typing import Any
 from ...model.record import replace
 from ..components.clip_text import CLIP_L
 from ..components.published import LLAMA3_8B
-from ..record import Family, Kohya, KohyaMemory, Memory
+from ..record import Family, Memory
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import halves_and_one
 from ..record.mined import mined_class, mined_tensors
+from ..record.of_trainers import Kohya, KohyaMemory
 from ..record.shapes import Shapes
 from ..record.single_file import with_or_without
 

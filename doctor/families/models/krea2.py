@@ -7,10 +7,11 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import QWEN3_VL_4B
-from ..record import Family, Flavour, Kohya, KohyaMemory, Loader, Memory, Origin, SimpleTuner
+from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class, mined_tensors
+from ..record.of_trainers import Flavour, Kohya, KohyaMemory, SimpleTuner
 from . import original_names
 
 # What ai-toolkit (27a03a91) writes into its source, krea2/krea2.py.

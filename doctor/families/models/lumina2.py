@@ -7,10 +7,11 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
-from ..record import Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner
+from ..record import Family, Fit, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
+from ..record.of_trainers import Flavour, Kohya, KohyaMemory, SimpleTuner
 from ..record.shapes import Shapes
 from ..record.single_file import own_names, with_or_without
 from . import original_names

@@ -10,9 +10,10 @@ from ..components.autoencoder_kl import VAE
 from ..components.clip_text import CLIP_L
 from ..components.published import CLIP_G
 from ..components.t5 import T5_XXL
-from ..record import Family, Fit, Flavour, Loader, Memory, SimpleTuner
+from ..record import Family, Fit, Loader, Memory
 from ..record.blank import FILES_ALONE
 from ..record.mined import mined_class, mined_tensors
+from ..record.of_trainers import Flavour, SimpleTuner
 from ..record.shapes import BadConfig, Shapes
 from .sd3_files import SD_SCRIPTS, sd3_original_name
 

@@ -8,8 +8,8 @@ from math import isqrt
 from typing import Any
 
 from ..components.autoencoder_kl import original_names
-from ..record import Kohya, KohyaMemory
 from ..record.block_swap import of_the_last
+from ..record.of_trainers import Kohya, KohyaMemory
 from ..record.shapes import Shapes
 from ..record.single_file import original_layout
 

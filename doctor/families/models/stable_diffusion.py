@@ -12,10 +12,11 @@ from ..components.autoencoder_kl import VAE, original_names
 from ..components.clip_text import CLIP_L
 from ..components.open_clip import open_clip_names
 from ..components.published import CLIP_G, CLIP_H_TEXT
-from ..record import AiToolkit, Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, SimpleTuner, Tokenizer
+from ..record import Family, Fit, Loader, Memory, Tokenizer
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import halves
 from ..record.mined import mined_class
+from ..record.of_trainers import AiToolkit, Flavour, Kohya, KohyaMemory, SimpleTuner
 from ..record.shapes import Shapes, Tensors, split
 from ..record.single_file import original_layout, with_or_without
 from .unet_names import sd15_original_name, sdxl_original_name

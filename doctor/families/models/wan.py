@@ -7,10 +7,11 @@ from typing import Any
 
 from ...model.record import replace
 from ..components.published import CLIP_H, UMT5_XXL
-from ..record import Family, Fit, Flavour, Kohya, KohyaMemory, Loader, Memory, ModelConfig, Origin, SimpleTuner
+from ..record import Family, Fit, Loader, Memory, ModelConfig, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
+from ..record.of_trainers import Flavour, Kohya, KohyaMemory, SimpleTuner
 from . import original_names
 
 # ai-toolkit 27a03a91, toolkit/models/wan21/wan21.py and wan22/wan22_14b_model.py

@@ -6,21 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.record import replace
-from ..record import (
-    AiToolkit,
-    Edits,
-    Family,
-    Fit,
-    Flavour,
-    Kohya,
-    KohyaMemory,
-    Loader,
-    Memory,
-    SimpleTuner,
-    Tokenizer,
-)
+from ..record import Edits, Family, Fit, Loader, Memory, Tokenizer
 from ..record.block_swap import of_the_last
 from ..record.mined import mined_class
+from ..record.of_trainers import AiToolkit, Flavour, Kohya, KohyaMemory, SimpleTuner
 
 _IMAGE = "Qwen/Qwen-Image"
 _FILES = "Comfy-Org/Qwen-Image_ComfyUI"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.record import replace
-from . import AiToolkit, Family
+from . import Family
+from .of_trainers import AiToolkit
 
 BLANK = Family(
     name="",

@@ -5,20 +5,9 @@ from __future__ import annotations
 from ...model.record import replace
 from ..components.autoencoder_kl import VAE
 from ..components.qwen3 import QWEN3_4B
-from ..record import (
-    AiToolkit,
-    Distilled,
-    Family,
-    Fit,
-    Flavour,
-    Kohya,
-    KohyaMemory,
-    Loader,
-    Memory,
-    SimpleTuner,
-    Tokenizer,
-)
+from ..record import Distilled, Family, Fit, Loader, Memory, Tokenizer
 from ..record.block_swap import of_the_last
+from ..record.of_trainers import AiToolkit, Flavour, Kohya, KohyaMemory, SimpleTuner
 from .tensors import TRANSFORMER
 
 _TURBO = "Tongyi-MAI/Z-Image-Turbo"

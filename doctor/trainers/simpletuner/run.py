@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...configs.words import same
 from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
-from ...families.record import Flavour, SimpleTuner
+from ...families.record.of_trainers import Flavour, SimpleTuner
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.field_names import with_fields
 from ...model.recipe import Network, Recipe
