@@ -12,7 +12,7 @@ from ..components.qwen3 import QWEN3_4B
 from ..record import Edits, Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import by_ratio
-from ..record.mined import mined_class, mined_tensors
+from ..record.mined import by_own_names, mined_class
 from ..record.of_trainers import AiToolkit, Kohya, KohyaMemory
 
 _BLOCKS = ("double_blocks", "single_blocks")
@@ -102,7 +102,7 @@ FLUX2 = replace(
         "Flux2",
         "a FLUX.2 transformer",
         ("double_stream_modulation_img.lin.weight",),
-        by_kohya=lambda config, present, either: mined_tensors("Flux2", config),
+        by_kohya=by_own_names("Flux2"),
     ),
     loader=_loader(
         "flux2-dev.safetensors",

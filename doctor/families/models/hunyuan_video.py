@@ -11,7 +11,7 @@ from ..components.published import LLAMA3_8B
 from ..record import Family, Memory
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import halves_and_one
-from ..record.mined import mined_class, mined_tensors
+from ..record.mined import by_own_names, mined_class, mined_tensors
 from ..record.of_trainers import Kohya, KohyaMemory
 from ..record.shapes import Shapes
 from ..record.single_file import with_or_without
@@ -68,7 +68,7 @@ HUNYUAN = replace(
         "HYVideoDiffusionTransformer",
         "a HunyuanVideo transformer",
         ("txt_in.individual_token_refiner.blocks.0.norm1.weight",),
-        by_kohya=lambda config, present, either: mined_tensors("HYVideoDiffusionTransformer", config),
+        by_kohya=by_own_names("HYVideoDiffusionTransformer"),
     ),
     published={
         "text_encoder": ("LlamaForCausalLM", _LLAMA),
@@ -123,7 +123,7 @@ FRAME_PACK = replace(
         "HunyuanVideoTransformer3DModelPacked",
         "a FramePack transformer",
         ("clean_x_embedder.proj.weight",),
-        by_kohya=lambda config, present, either: mined_tensors("HunyuanVideoTransformer3DModelPacked", config),
+        by_kohya=by_own_names("HunyuanVideoTransformer3DModelPacked"),
     ),
     published={
         "text_encoder": ("LlamaModel", _LLAMA),

@@ -10,7 +10,7 @@ from ..components.published import QWEN3_VL_4B
 from ..record import Family, Loader, Memory, Origin
 from ..record.blank import FILES_ALONE
 from ..record.block_swap import of_the_last
-from ..record.mined import mined_class, mined_tensors
+from ..record.mined import by_own_names, mined_class
 from ..record.of_trainers import Flavour, Kohya, KohyaMemory, SimpleTuner
 from . import original_names
 
@@ -46,7 +46,7 @@ KREA2 = replace(
         "SingleStreamDiT",
         "a Krea 2 transformer",
         ("txtfusion.projector.weight",),
-        by_kohya=lambda config, present, either: mined_tensors("SingleStreamDiT", config),
+        by_kohya=by_own_names("SingleStreamDiT"),
     ),
     loader=Loader(
         components={

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from math import isqrt
 from typing import Any
 
-from ..components.autoencoder_kl import original_names
+from ..components.autoencoder_kl import in_original_names
 from ..record.block_swap import of_the_last
 from ..record.of_trainers import Kohya, KohyaMemory
 from ..record.shapes import Shapes
-from ..record.single_file import original_layout
+from ..record.single_file import in_original_layout
 
 _HEAD, _LARGE = 64, 2432
 _OUTER = {
@@ -72,10 +72,6 @@ def _built(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
     }
 
 
-def _mmdit(needed: Shapes, present: Collection[str]) -> Shapes:
-    return original_layout(sd3_original_name, needed)
-
-
 def _clip_l(needed: Shapes, present: Collection[str]) -> Shapes:
     """Where the projection lacks, one that changes nothing takes its place."""
     every = _clip_g(needed, present)
@@ -84,10 +80,6 @@ def _clip_l(needed: Shapes, present: Collection[str]) -> Shapes:
 
 def _clip_g(needed: Shapes, present: Collection[str]) -> Shapes:
     return {name if name.startswith("text_proj") else f"text_model.{name}": shape for name, shape in needed.items()}
-
-
-def _vae(needed: Shapes, present: Collection[str]) -> Shapes:
-    return original_names(needed)
 
 
 _CHECKPOINT = "pretrained_model_name_or_path"
@@ -114,7 +106,12 @@ SD_SCRIPTS = Kohya(
         "vae": "first_stage_model.",
     },
     inside_first=("text_encoder_2", "text_encoder_3"),
-    names={"transformer": _mmdit, "text_encoder": _clip_l, "text_encoder_2": _clip_g, "vae": _vae},
+    names={
+        "transformer": in_original_layout(sd3_original_name),
+        "text_encoder": _clip_l,
+        "text_encoder_2": _clip_g,
+        "vae": in_original_names,
+    },
     strict=True,
     spare=("transformer", "text_encoder", "text_encoder_2", "text_encoder_3"),
     complete=("vae",),

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model.record import replace
 from ...model.weights import COMFYUI_PREFIX
-from ..components.autoencoder_kl import VAE, original_names
+from ..components.autoencoder_kl import VAE, in_original_names
 from ..components.clip_text import CLIP_L
 from ..components.open_clip import open_clip_names
 from ..components.published import CLIP_G, CLIP_H_TEXT
@@ -18,7 +18,7 @@ from ..record.block_swap import halves
 from ..record.mined import mined_class
 from ..record.of_trainers import AiToolkit, Flavour, Kohya, KohyaMemory, SimpleTuner
 from ..record.shapes import Shapes, Tensors, split
-from ..record.single_file import original_layout, with_or_without
+from ..record.single_file import in_original_layout, with_or_without
 from .unet_names import sd15_original_name, sdxl_original_name
 
 
@@ -130,18 +130,6 @@ _CHECKPOINT = "pretrained_model_name_or_path"
 _UNET_INSIDE, _VAE_INSIDE = "model.diffusion_model.", "first_stage_model."
 
 
-def _sdxl_unet(needed: Shapes, present: Collection[str]) -> Shapes:
-    return original_layout(sdxl_original_name, needed)
-
-
-def _sd_unet(needed: Shapes, present: Collection[str]) -> Shapes:
-    return original_layout(sd15_original_name, needed)
-
-
-def _vae(needed: Shapes, present: Collection[str]) -> Shapes:
-    return original_names(needed)
-
-
 def _clip(needed: Shapes, present: Collection[str]) -> Shapes:
     return {f"text_model.{name}": shape for name, shape in needed.items()}
 
@@ -163,7 +151,11 @@ _SD_SCRIPTS = Kohya(
     memory=_SD_SCRIPTS_MEMORY,
     inside={"unet": _UNET_INSIDE, "text_encoder": "cond_stage_model.transformer.", "vae": _VAE_INSIDE},
     prefixes={"vae": _VAE_INSIDE},
-    names={"unet": _sd_unet, "text_encoder": with_or_without("text_model."), "vae": _vae},
+    names={
+        "unet": in_original_layout(sd15_original_name),
+        "text_encoder": with_or_without("text_model."),
+        "vae": in_original_names,
+    },
     squeezed=r"\.attn_1\.",
     complete=("unet", "text_encoder", "vae"),
     folder=Loader({name: kinds for name, kinds in _COMPONENTS.items() if name != "tokenizer"}),
@@ -279,7 +271,12 @@ SDXL = replace(
                 "text_encoder_2": "conditioner.embedders.1.model.",
                 "vae": _VAE_INSIDE,
             },
-            names={"unet": _sdxl_unet, "text_encoder": _clip, "text_encoder_2": open_clip_names, "vae": _vae},
+            names={
+                "unet": in_original_layout(sdxl_original_name),
+                "text_encoder": _clip,
+                "text_encoder_2": open_clip_names,
+                "vae": in_original_names,
+            },
             strict=True,
             spare=("text_encoder_2", "vae"),
             pickled=("unet", "text_encoder", "text_encoder_2", "vae"),

@@ -66,6 +66,11 @@ def mined_class(
     )
 
 
+def by_own_names(class_name: str) -> Callable[[Mapping[str, Any], Collection[str], bool], Shapes]:
+    """What kohya's trainers fill of a mined class of their own: its tensors, under no other names."""
+    return lambda config, present, either: mined_tensors(class_name, config)
+
+
 def mined_tensors(class_name: str, config: Mapping[str, Any]) -> Shapes:
     """Name -> shape of every tensor that the class builds from this config.json. Raises BadConfig, KeyError."""
     return shapes_of(mined_class_of(class_name), config)

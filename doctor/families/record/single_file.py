@@ -44,6 +44,11 @@ def original_layout(name_of: Original, needed: Shapes, present: Collection[str] 
     return found
 
 
+def in_original_layout(name_of: Original) -> Dialect:
+    """A class that is found under the original names alone, whatever else a file has."""
+    return lambda needed, present: original_layout(name_of, needed)
+
+
 def with_prefix(name_of: Original, needed: Shapes, present: Collection[str]) -> Shapes:
     """The same under ComfyUI's prefix, where a file with the names `present` has it."""
     prefix = COMFYUI_PREFIX if any(name.startswith(COMFYUI_PREFIX) for name in present) else ""
