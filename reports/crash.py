@@ -43,6 +43,9 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
             "the run is not known.",
             "",
         )
+        if told.warned is not None:
+            yield Wrapped(told.warned.cause, "warns: ", "bold")
+            yield Wrapped(told.warned.do, "do:    ", "green")
         yield []
         yield from _pasted(told)
         return
@@ -51,6 +54,8 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
     if told.known is not None:
         yield Wrapped(told.cause, "cause: ", "bold")
         yield Wrapped(told.do, "do:    ", "green")
+        if told.known.also:
+            yield Wrapped(told.known.also, "or:    ", "bold")
         if told.known.avoid:
             yield Wrapped(told.known.avoid, "not:   ", "yellow")
     elif told.rules:

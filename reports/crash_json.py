@@ -48,10 +48,10 @@ class Beside(TypedDict):
     others: list[LogLine]
 
 
-_Avoid = TypedDict("_Avoid", {"not": str | None})  # the word is Python's
+_Words = TypedDict("_Words", {"not": str | None, "or": str | None})  # these words are Python's
 
 
-class ExplanationDocument(Head, _Avoid):
+class ExplanationDocument(Head, _Words):
     """Why a run ended."""
 
     schema: Literal["zdoctor.explanation/1"]
@@ -62,6 +62,7 @@ class ExplanationDocument(Head, _Avoid):
     while_loading: str | None
     cause: str | None
     do: str | None
+    warned: str | None
     source: str | None
     config: str | None
     rules: list[ConfirmedRule]
@@ -97,7 +98,9 @@ def as_data(
         "while_loading": told.site or None,
         "cause": told.cause if known else lead.cause if lead else None,
         "do": told.do if known else lead.repair if lead else None,
+        "or": known.also or None if known else None,
         "not": known.avoid or None if known else None,
+        "warned": told.warned.cause if told.warned else None,
         "source": known.source or None if known else None,
         "config": config,
         "rules": [shown(ConfirmedRule, rules[id], rule=id) for id in told.rules],

@@ -12,16 +12,17 @@ from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
 from . import table
 from .asserted import asserted
+from .cut_off import cut_off
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
 from .own import own
-from .phases import cut_off
 from .phrases import phrases
 from .question import excerpt, versions
 from .raised import by_source
+from .survived import READING, killed, outlived, went_on
 from .versions import by_version
 from .widths import by_widths
 
@@ -43,25 +44,10 @@ _PARTNER = re.compile(
     r"|remote process exited or there was a network error|Connection (?:closed|reset) by peer|Broken pipe"
 )
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
-# What is told of an exception that ended nothing: of a thread's, a callback's, or of one at the interpreter's end.
-_ASIDE = re.compile(
-    r"\bException ignored (?:in|on|while)\b|--- Logging error ---|Exception in callback "
-    r"|exception was never retrieved",
-)
-# With these a run ends well.
-_DONE = re.compile(
-    r"model saved\b|\b[1-9]\d* completed jobs?\b|Model weights saved in|Wrote pipeline to disk"
-    r"|[Tt]raining (?:is )?(?:complete|finished|done)"
-)
 _WARNED = re.compile(r"\bWARN(?:ING)?\b|Warning: |\bwarnings?\.warn|\b[Ff]alling back\b|\b(?:skipp|retrying|ignor)")
-# Bars of what comes before a training's steps.
-_READING = re.compile(r"^(?:Loading|Map|Fetching|Downloading|Generating|Filter|caching)\b|examples/s|[kMG]?B/s\]")
-_BAR = re.compile(r"(\d+)/(\d+) \[")
-_LOSS = re.compile(r"\bloss\b", re.I)
-_DIGIT = re.compile(r"\d")
-_WHILE = 50
 _LATE = 4000
 _ABOVE = 8
+_JUST_ABOVE = 3
 _LATEST = 40
 _LONGEST = 1000
 
@@ -70,10 +56,10 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     """The last failure of the log that ended the run, explained. Pure: nothing is read but `text`."""
     lines = clean(text)
     found = failures(lines)
-    ended = [failure for failure in found if not _survived(failure, found, lines)]
+    ended = [failure for failure in found if not outlived(failure, found, lines)]
     if found and not ended:  # what was survived hides no words that come after it
         later = failures(lines.after(found[-1].at))
-        ended = [failure for failure in later if not _survived(failure, later, lines)]
+        ended = [failure for failure in later if not outlived(failure, later, lines)]
     failure = _named_above(lines, _decisive(ended)) if ended else None
     installed = versions(lines)
     known = _known(failure, installed, lines) if failure is not None else None
@@ -86,13 +72,16 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         failure, known = next(_phrases(lines, failure, told, survived), above or (failure, known))
         known = _closer(known, failure, installed, lines) if failure is not None else None
         rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
-    elif known is not None and known.vague:
-        known = _before(lines, failure) or known
+    elif known is not None and known.vague and (above := _above(lines, failure)) and not above[1].vague:
+        # an exception without frames right before it, from which it came
+        failure = failure if failure.cause is not None else replace(failure, cause=above[0])
+        known = _closer(above[1], above[0], installed, lines)
     if failure is None:
-        worked = bool(found) or _went_on(lines, 1)
+        worked = bool(found) or went_on(lines, 1)
         bare = None if worked else _bare(lines)
         if bare is None:
-            return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked)
+            warned = None if worked else next((known for _, known in phrases(lines, table.warned())), None)
+            return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned)
         failure = bare
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known
@@ -130,20 +119,19 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
     if not (known is None or known.vague or known in table.general()):
         return known
+    before = lines.between(failure.begin - _JUST_ABOVE - 1, failure.begin)
     told = (
-        by_version(failure, installed) or by_widths(failure) or cut_off(failure) or asserted(failure) or own(failure)
+        by_version(failure, installed)
+        or by_widths(failure)
+        or cut_off(failure, before)
+        or asserted(failure)
+        or own(failure)
     )
     return told or nothing(failure) or known
 
 
-def _before(lines: Lines, failure: Failure) -> Known | None:
-    """What the lines right before a failure are known for: an exception without frames, from which it came."""
-    above = _above(lines, failure)
-    return above[1] if above is not None and not above[1].vague else None
-
-
 def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
-    """What those lines say, and what they are known for."""
+    """What the lines right before a failure say, and what they are known for."""
     first = failure.begin - _ABOVE - 1
     rest, count = lines.after(first), len(lines.between(first, failure.begin))
     found = list(phrases(Lines(rest[:count], rest.numbers[:count]), table.known()))
@@ -189,68 +177,17 @@ def _phrases(
     itself, what was warned of, or stands far above, is of something else.
     """
     found = failure is not None and failure.name not in (*LAUNCHERS, CUT_OFF)
-    speaks = found and failure is not None and not (_ends(failure) or _messenger(failure))
+    speaks = found and failure is not None and not (killed(failure) or _messenger(failure))
     first = failure.begin - _ABOVE if speaks and failure is not None else 0
     for said, known in phrases(lines.last(_LATE), told):
         if (found and known.messenger) or (speaks and (said.at < first or _WARNED.search(said.message))):
             continue
         after = lines.between(said.at)
         if said.at == 1:  # what a text is headed with comes not before what follows
-            after = [line for line in after if not _READING.search(line)]
-        over = any(other.begin <= said.at <= other.at for other in survived) or _went_on(after, 1)
+            after = [line for line in after if not READING.search(line)]
+        over = any(other.begin <= said.at <= other.at for other in survived) or went_on(after, 1)
         if not over:
             yield said, known
-
-
-def _survived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
-    """Whether the run went on after a failure: bars that moved, losses, or the words with which a run ends well.
-
-    Where a launcher gave up later, other processes may have gone on for a while, so that takes many of them.
-    """
-    if failure.name == SAID:
-        return False
-    if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
-        return True
-    if _final(failure):
-        return _went_on(lines.between(failure.at), _WHILE)
-    ends = (other for other in found if other.at > failure.at and _final(other))
-    end = next((end for end in ends if not _went_on(lines.between(end.at), _WHILE)), None)
-    needed = _WHILE if end is not None and end.name in LAUNCHERS else 1
-    return _went_on(lines.between(failure.at, end.at if end is not None else None), needed)
-
-
-def _final(failure: Failure) -> bool:
-    """What comes last: a process that the system ended, or a launcher that gives up."""
-    return failure.name in LAUNCHERS or _ends(failure)
-
-
-def _went_on(lines: Sequence[str], needed: int) -> bool:
-    return _progress(lines, needed) >= needed
-
-
-def _progress(lines: Sequence[str], needed: int) -> int:
-    """How many steps these lines show, as far as `needed`."""
-    states: dict[str, int] = {}
-    losses: set[str] = set()
-    steps = 0
-    for line in lines:
-        bar = _BAR.search(line) if "/" in line else None
-        if bar is not None:
-            steps += max(0, int(bar[1]) - states.get(bar[2], int(bar[1])))
-            states[bar[2]] = int(bar[1])
-        elif ("oss" in line or "OSS" in line) and _LOSS.search(line) and _DIGIT.search(line):
-            steps += line not in losses and bool(losses)
-            losses.add(line)
-        elif needed == 1 and _DONE.search(line):
-            steps += 1
-        if steps >= needed:
-            break
-    return steps
-
-
-def _ends(failure: Failure) -> bool:
-    """A process that the system ended."""
-    return not failure.frames and failure.name in ENDS
 
 
 def _decisive(found: Sequence[Failure]) -> Failure:
@@ -267,7 +204,7 @@ def _decisive(found: Sequence[Failure]) -> Failure:
     kinds: tuple[Callable[[Failure], bool], ...] = (
         lambda f: _alone(f) and f.at > cut and not any(f.begin <= at <= f.at for at in said),
         lambda f: f.name in (SAID, REPORTED),
-        _ends,
+        killed,
         lambda f: f.name == CUT_OFF,
     )
     for kind in kinds:

@@ -1,30 +1,22 @@
-"""What a run was doing as it failed, by the last frame of a traceback of which the end is not there."""
+"""What a run was doing as it failed, by what a line of its code calls, and what fails there most."""
 
 from __future__ import annotations
 
 import re
 from pathlib import PureWindowsPath
 
-from ..model.crashes import Failure, Frame, Known
-from ..model.record import replace
-from .messages import CUT_OFF
+from ..model.crashes import Frame
 
-# Files that only hand a call on.
-_HANDS_ON = re.compile(
-    r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]module|autograd|utils[/\\](?:checkpoint|_contextlib)|_tensor|_compile|_dynamo)"
-    r"|[/\\](?:click|typer|runpy|threading|concurrent)\b|_validators\.py|nvtx\.py|c10d_logger|autocast_mode|^<frozen "
+_DISK = (
+    "a folder that is gone or may not be written to, a disk that is full, or want of RAM for a copy of the weights"
 )
-# What a line of code calls, without the arguments; of what makes an optimizer, that it does.
-_CALLED = re.compile(r"[\w.]+\((?:params, defaults)?")
-_IMPORT = re.compile(r"(?:from (?P<module>[\w.]+) import|import (?P<whole>[\w.]+))")
-_DISK = "a folder that is gone or may not be written to, or a disk that is full"
 _CARD = "the card's memory, or types, sizes or devices of tensors that do not go together"
 _KIND = (
     "a file of another model or layout than this script is for, a path that is wrong, or a program older than "
     "the model"
 )
-# What is called there, what that does, and what fails there most.
-_PHASES = (
+# What is called there, what that does, and what fails there most; "x/" is a package whose code is at work.
+PHASES = (
     (
         r"save_file|save_pretrained|save_state|save_weights|torch\.save|save_checkpoint|serialize_file",
         "saving",
@@ -49,7 +41,7 @@ _PHASES = (
     (
         r"eval_batch|\b_?evaluate(?:_single)?\(",
         "computing the loss of the evaluation",
-        _CARD + ", or block swap",
+        "the card's memory, types, sizes or devices of tensors that do not go together, or block swap",
     ),
     (
         r"\b(?:p2p|dist|cdb)\.(?:send|recv)|_exec_(?:send|recv)",
@@ -88,9 +80,10 @@ _PHASES = (
         "the card's memory, or parameters without data (on meta), as the file lacks them",
     ),
     (
-        r"optimizer\.step|_optimizer_step",
+        r"optimizer\.step|_opt(?:imizer)?_step\b|scaler\.step",
         "taking the optimizer's step",
-        "the card's memory, or an optimizer that does not go with what is trained",
+        "where a run was continued, a saved state of another optimizer or version of it (begin with the weights "
+        "alone); the card's memory, or an optimizer that does not go with what is trained",
     ),
     (
         r"_inductor|_dynamo|cpp_extension|torch\.compile",
@@ -108,7 +101,13 @@ _PHASES = (
         "files of the tokenizer that are missing, or a transformers or tokenizers of another version",
     ),
     (
-        r"broadcast|all_reduce|all_gather|barrier\(|init_process_group|c10d|rendezvous|TCPStore",
+        r"grad_?norm|gradient_(?:norm|stat)|clip_grad",
+        "measuring the gradients",
+        "an option for plain LoRA that does not go with this kind of network (LoKr, LoHa), or weights without a "
+        "gradient; switch the logging or limiting of norms off",
+    ),
+    (
+        r"broadcast|all_reduce|all_gather|barrier\(|init_process_group|init_distributed|TorchBackend|c10d|rendezvous|TCPStore",
         "letting the processes of the cards meet (NCCL, torch.distributed)",
         "another process that failed first, or a card or driver that NCCL cannot use; on Windows USE_LIBUV",
     ),
@@ -141,7 +140,7 @@ _PHASES = (
     (
         r"tempfile|mkstemp|mkdir|makedirs",
         "making a file or folder",
-        _DISK,
+        "a folder that is gone or may not be written to, or a disk that is full",
     ),
     (
         r"quantize_?\(|freeze\(",
@@ -171,14 +170,17 @@ _PHASES = (
         _CARD,
     ),
     (
-        r"\b(?:do_)?sample(?:_images?|_during)?\(|generate_(?:images?|single)",
+        r"\b(?:do_|__)?sample(?:r?_images?|_during|_inference|_loop|_base)?\(|model_to_sample|generate_(?:images?|single)",
         "drawing a sample",
-        _CARD,
+        "the card's memory, types, sizes or devices of tensors that do not go together, block swap or offloading "
+        "that samples do not bear, or a picture that samples of this model need",
     ),
     (
-        r"(?i)dataset|dataloader|data_loader|bucket|__getitem__|collate|get_next_item",
+        r"(?i)dataset|dataloader|data_loader|bucket|__getitem__|collate|get_next_item|data\.reraise|_process_data|_next_data"
+        r"|\bnext\(",
         "reading the dataset",
-        "a picture, caption or cache that is missing or damaged, or settings of the dataset",
+        "a picture, caption or cache that is missing, damaged or of another version (make the caches anew), pictures "
+        "of several sizes in one batch (batch size 1), or settings of the dataset",
     ),
     (
         r"spawn|\bPopen\b|launch_command|simple_launcher",
@@ -191,19 +193,36 @@ _PHASES = (
         "a slip in the config",
     ),
     (
-        r"train_batch|training_step|hook_train_loop|train_single|forward|predict_noise|noise_pred|\bpredict\("
+        r"train_batch|training_step|hook_train_loop|train_single|_run_stage|forward|predict_noise|noise_pred|\bpredict\("
         r"|_call_impl|train_step|process_batch|(?:^|[ ._])(?:transformer|dit|unet|model)\((?: |$)",
         "computing a step",
         _CARD,
     ),
+    (
+        r"\b(?:uvicorn|starlette|fastapi|gradio|gradio_client)/",
+        "answering a request of its web page",
+        "gradio, fastapi, starlette and pydantic whose versions do not go together (an older gradio breaks with "
+        "pydantic 2.11: pip install pydantic==2.10.6)",
+    ),
+    (
+        r"\b(?:runpod|paramiko|fabric|vastai)/",
+        "talking to a machine in the cloud",
+        "a key or token that is missing or wrong, a field that the provider now asks for (update the program), or no "
+        "such machine to be had",
+    ),
+    (
+        r"\b(?:customtkinter|tkinter)/",
+        "drawing its window",
+        "a part of the window that was closed before; training itself does not need it",
+    ),
 )
 
 
-def doing(call: str, function: str) -> tuple[str, str] | None:
+def doing(call: str, function: str, package: str = "") -> tuple[str, str] | None:
     """What a run was doing in a line of code and what fails there most, by what is called there; None where that is
-    no word of ours. Outer frames and the arguments of a call say what is trained with, not what was going on."""
-    for text in (call, function):
-        for called, phase, often in _PHASES:
+    no word of ours. The arguments of a call say what is trained with, not what was going on."""
+    for text in (call, f"{function}(", f"{package}/"):
+        for called, phase, often in PHASES:
             if re.search(called, text):
                 return phase, often
     return None
@@ -214,57 +233,3 @@ def place_of(frame: Frame) -> str:
     name = PureWindowsPath(frame.file).name
     place = f"{name}:{frame.line}" if frame.line else name
     return f"{frame.function} ({place})" if frame.function else place
-
-
-def cut_off(failure: Failure) -> Known | None:
-    """What is told of a traceback without an end, or with no more than the name of its exception: the last call that
-    it shows, and what was going on there."""
-    if failure.message.strip() or not failure.frames or not (failure.name == CUT_OFF or failure.name in _WORDED):
-        return None
-    shown = [one for one in failure.frames if one.line and not _HANDS_ON.search(one.file)] or failure.frames
-    last = shown[-1]
-    if last.code.startswith("assert "):
-        return None
-    # The frame that is cut in its own line shows no code; it is what the frame before it calls.
-    calling = last if last.code or len(shown) == 1 else shown[-2]
-    called = _CALLED.findall(calling.code)
-    told = doing(" ".join(called), last.function)
-    imports = [] if told else [one for one in failure.frames if _IMPORT.match(one.code)]
-    imported = _IMPORT.match(imports[-1].code) if imports else None
-    known = Known("", _LOOK, error=failure.name, vague=failure.name != CUT_OFF, source=_SOURCE)
-    if imported is not None:
-        what, place = imported["module"] or imported["whole"], place_of(imports[-1])
-        cause = (
-            "The log ends amid a traceback, before it says what went wrong. The program was importing "
-            f"{what} at {place}: most often a package is missing there, or two packages are of versions that do not "
-            "go together."
-        )
-        tried = (
-            f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
-        )
-        return replace(known, cause=cause, do=_LOOK if what.startswith(".") else tried)
-    if told is not None:
-        phase, often = told
-        place = place_of(last)
-        return replace(
-            known,
-            cause="The log ends amid a traceback, before it says what went wrong. "
-            f"The program was {phase} at {place}; what fails there most often: {often}.",
-        )
-    if not called:
-        return None
-    named = [one for one in called if one not in ("super(", "str(", "len(", "list(", "int(")] or called
-    call, place = named[0].partition("(")[0].lstrip("."), place_of(calling)
-    return replace(
-        known,
-        cause="The log ends amid a traceback, before it says what went wrong. "
-        f"The last call that it shows is {call}, at {place}.",
-    )
-
-
-# Exceptions that say little without their words.
-_WORDED = frozenset(
-    ("RuntimeError", "ValueError", "OSError", "TypeError", "KeyError", "AttributeError", "ImportError")
-)
-_LOOK = "Look at the end of the output where it was made: the line that names the error comes after the last frame."
-_SOURCE = "https://docs.python.org/3/library/traceback.html"

@@ -53,6 +53,11 @@ def general() -> tuple[Known, ...]:
     return of("general")
 
 
+def warned() -> tuple[Known, ...]:
+    """What ends nothing: told of where a text has nothing else."""
+    return of("warned")
+
+
 @cache
 def of(subject: str) -> tuple[Known, ...]:
     return read(FOLDER / f"{subject}.yaml")

@@ -74,13 +74,15 @@ class Known:
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
     words look for; `messenger`, that it only came after another one, `vague`, that
-    the exception from which it came tells more. `source` is the address of a text of it, `sample` such a text, where
+    the exception from which it came tells more. `also` are other causes of the same words, and what tells them from
+    that one. `source` is the address of a text of it, `sample` such a text, where
     `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text` finds.
     """
 
     cause: str
     do: str
     avoid: str = ""
+    also: str = ""
     error: str = ""
     text: str = ""
     rule: str = ""
@@ -175,7 +177,7 @@ class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
     whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked`
     tells that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the
-    failure as it shows it, with nothing of its user.
+    failure as it shows it, with nothing of its user. `warned` is what a line only warns of, where nothing failed.
     """
 
     failure: Failure | None
@@ -186,6 +188,7 @@ class Explanation:
     versions: Mapping[str, str] = field(default_factory=dict)
     excerpt: str = ""
     worked: bool = False
+    warned: Known | None = None
 
     @property
     def explained(self) -> bool:

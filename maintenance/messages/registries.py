@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import get_args
 
-from zdoctor.doctor.crash.table import known
+from zdoctor.doctor.crash.table import known, warned
 from zdoctor.doctor.examine.judged import AREAS
 from zdoctor.doctor.model import SEVERITIES
 from zdoctor.doctor.model.caches import HEALTHS
@@ -73,6 +73,6 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
         for name, text in words.sections(rule):
             if name not in ("Upstream", "Signature"):
                 yield from (("explain", part, f"{rule.id} {name}") for part in words.paragraphs(text))
-    for failure in known():
-        texts = (failure.cause, failure.do, failure.avoid)
+    for failure in (*known(), *warned()):
+        texts = (failure.cause, failure.do, failure.avoid, failure.also)
         yield from (("crash", text, failure.source) for text in texts if text)

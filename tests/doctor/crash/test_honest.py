@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor.cli import main
-from zdoctor.doctor.crash import explain
+from zdoctor.doctor.crash import explain, table
 
 from .shapes import OOM, script, traceback
 from .test_cases import SIGNATURES
@@ -105,3 +105,44 @@ def test_a_log_without_steps_and_end_is_not_said_to_be_well(
     log.write_text("Loading\n" + _BARS)
     assert main(["explain", str(log)]) == 0
     assert "shows no failure: no traceback" in capsys.readouterr().out
+
+
+WARNED = (
+    "loss_type=None` was set in the config but it is unrecognised. Using the default loss: `ForCausalLMLoss`.",
+    "Skipping import of cpp extensions due to incompatible torch version 2.8.0+cu129 for torchao version 0.14.0",
+    "UserWarning: User provided device_type of 'cuda', but CUDA is not available. Disabling",
+)
+
+
+@pytest.mark.parametrize("line", WARNED)
+def test_what_only_warns_is_told_and_is_no_failure(line: str) -> None:
+    seen = explain(line, SIGNATURES)
+    assert seen.failure is None and seen.known is None and seen.warned is not None
+    assert explain(line + "\n" + _BARS, SIGNATURES).warned is None  # a run that went on
+    assert explain(script(OOM) + line, SIGNATURES).warned is None
+
+
+def test_every_warning_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for one in table.warned():
+        assert one.source.startswith("https://") and one.cause.endswith(".")
+        for word in one.words:
+            assert explain(f"x: {word} y\n", SIGNATURES).warned is one, word
+    (log := tmp_path / "a.log").write_text(WARNED[0])
+    assert main(["explain", str(log)]) == 3 and "warns:" in capsys.readouterr().out
+
+
+def test_other_causes_of_the_same_words_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each entry that has some says how to tell them from the first."""
+    several = [one for one in table.known() if one.also]
+    assert len(several) > 5 and all(one.also.endswith(".") for one in several)
+    (log := tmp_path / "a.log").write_text(script("NotImplementedError: Cannot copy out of meta tensor; no data!"))
+    main(["explain", str(log)])
+    told = capsys.readouterr().out
+    assert "\nor:    " in told and "device_map" in told
+
+
+def test_what_came_right_before_a_vague_failure_is_its_cause() -> None:
+    """The words of the exception above are filled in, not only its entry taken."""
+    text = "ImportError: cannot import name 'OddPipeline' from 'oddpackage'\n"
+    told = explain(text + "NameError: name 'OddPipeline' is not defined\n", SIGNATURES)
+    assert told.cause.startswith("oddpackage, as it is installed here, has no OddPipeline")

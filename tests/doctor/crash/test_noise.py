@@ -78,7 +78,7 @@ UNKNOWN = {
     "a key that is a qtype elsewhere": script("KeyError: 'nf4'", "mine['nf4']"),
     "two sizes": script("RuntimeError: The size of tensor a (64) must match the size of tensor b (32)", "mine(a, b)"),
     "an error of one's own": script("MyOwnError", "mine()"),
-    "an index": script("IndexError: list index out of range", "mine[3]"),
+    "an index": script("IndexError: pop from an empty deque", "mine.pop()"),
     "nothing to iterate": script("TypeError: 'NoneType' object is not iterable", "for x in mine:"),
     "no input": script("EOFError: EOF when reading a line", "mine = input()"),
     "an assertion": script("AssertionError", "assert mine"),

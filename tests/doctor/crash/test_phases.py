@@ -48,6 +48,24 @@ def seen(text: str) -> Explanation:
             '  File "/x/down.py", line 6, in <module>\n',
             "importing .models at <module> (a.py:8)",
         ),
+        # an import whose line is not there, by Python's own code for it
+        (
+            '  File "/v/site-packages/diffusers/utils/import_utils.py", line 8, in _get_module\n'
+            "    return importlib.import_module(name)\n"
+            '  File "<frozen importlib._bootstrap>", line 1050, in _gcd_import\n',
+            "importing a module at _get_module (import_utils.py:8)",
+        ),
+        # where the last call is no word of ours, the frames around it tell
+        (
+            '  File "/x/trainer.py", line 8, in step\n    retval = optimizer.step(*args)\n'
+            '  File "/v/site-packages/torch/optim/x.py", line 7, in wrapper\n    return func.__get__(opt)()\n',
+            "taking the optimizer's step at step (trainer.py:8)",
+        ),
+        # or whose code is at work
+        (
+            '  File "/v/site-packages/starlette/routing.py", line 8, in app\n    await wrapped(scope)\n',
+            "answering a request of its web page at app (routing.py:8)",
+        ),
     ],
 )
 def test_what_the_program_was_at_as_the_text_ends(frames: str, words: str) -> None:
@@ -163,3 +181,9 @@ def test_why_an_import_failed_is_taken_from_the_words() -> None:
     )
     told = seen(HEAD + MAIN + lead + "cannot import name 'FluxKontextPipeline' from 'diffusers' (/v/x.py)\n")
     assert "diffusers 0.35.0 has diffusers.FluxKontextPipeline, 0.34.0 not yet" in told.cause
+
+
+def test_where_no_frame_tells_it_is_what_the_lines_before_it_say() -> None:
+    cut = HEAD + '  File "/x/ui.py", line 3, in __training_thread_func'
+    assert "By the lines before it the program was saving;" in seen("Saving /o/a.safetensors\n" + cut).cause
+    assert "By the lines before it" not in seen("Using the default loss\n" + cut).cause
