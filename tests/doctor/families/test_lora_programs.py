@@ -187,12 +187,15 @@ def spellings(family: str, prefix: str) -> list[tuple[str, str, float | None]]:
     return [*product("do", ("A", "down"), (None, 1.0)), ("d", "dot", None), ("p", "_lora", None)]
 
 
-# The UNets, whose loading takes long, are told apart from transformers under each prefix by SD 1.5's.
-OFTEN = [pytest.param(family, marks=[pytest.mark.thorough] if family == "sdxl" else []) for family in SMALL]
+# Loading takes long: under each prefix those that diffusers' loaders tell apart by rules of their own.
+OFTEN = ("zimage", "flux", KLEIN, "qwen_image", "wan21", "sd15")
+CASES = [
+    pytest.param(prefix, family, marks=[] if family in OFTEN or prefix == USUAL[1] else [pytest.mark.thorough])
+    for family, prefix in product(SMALL, PREFIXES)
+]
 
 
-@pytest.mark.parametrize("family", OFTEN)
-@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(("prefix", "family"), CASES)
 def test_diffusers_applies_what_the_table_says(family: str, prefix: str, tmp_path: Path) -> None:
     pairs = small_pairs(family)
     for names, words, alpha in spellings(family, prefix):

@@ -120,14 +120,14 @@ def run_of(way: Way, circles: Path) -> Run:
     return run_with(**changes, datasets=(dataset,), samples=samples, disable_sampling=not samples)
 
 
-OFTEN = ("nf4, EMA, samples", "bf16, offloaded in part", "masks, several batches", "Kontext, masked prompts")
+OFTEN = ("nf4, EMA, samples", "bf16, offloaded in part")
 SELDOM = [name for name in WAYS if name not in OFTEN]
 
 
 @pytest.mark.parametrize(
     "names",
     [OFTEN, *(pytest.param(names, marks=pytest.mark.thorough) for names in (SELDOM[:6], SELDOM[6:]))],
-    ids=["often", "Z-Image to FLUX.2", "others"],
+    ids=["often", "some", "others"],
 )
 def test_a_run_on_a_card_is_that_on_the_cpu(
     names: Sequence[str],

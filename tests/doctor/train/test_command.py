@@ -173,7 +173,7 @@ def test_the_limit_of_minutes_ends_as_a_stop_does(
         assert "is not a number of minutes above 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_a_signal_saves_and_the_next_start_goes_on(
     here: Path, tiny: Path, circles: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,9 @@ def commanded(architecture: str, files: dict[str, Path], capsys: pytest.CaptureF
     return load_file("out/cat/cat.safetensors"), said.out
 
 
-@pytest.mark.parametrize(("architecture", "dev"), [("flux2_klein_4b", False), ("flux2", True)])
+@pytest.mark.parametrize(
+    ("architecture", "dev"), [pytest.param("flux2_klein_4b", False, marks=pytest.mark.thorough), ("flux2", True)]
+)
 def test_flux2(
     architecture: str, dev: bool, here: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,7 +40,9 @@ def quarter(losses: Sequence[float], last: bool) -> float:
     return sum(losses[-count:] if last else losses[:count]) / count
 
 
-@pytest.mark.parametrize("kind", ["int8", "qfloat8", "uint4"])
+@pytest.mark.parametrize(
+    "kind", ["int8", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("qfloat8", "uint4"))]
+)
 def test_a_run_learns(tiny: Path, adapter: Path, circles: Path, tmp_path: Path, kind: str) -> None:
     run = run_with(steps=40, quantization=kind, timestep_type="weighted", rank=16, alpha=16)
     result = go(run, tiny, circles, tmp_path, adapter=adapter)
@@ -184,7 +186,7 @@ def test_the_same_seed_gives_the_same_losses_and_another_seed_others(
     [
         {"gradient_accumulation": 2, "scheduler": "cosine", "use_ema": True},
         {"dtype": "bf16", "quantization": "float8", "scheduler": "linear", "batch_size": 1},
-        {"optimizer": "adafactor", "scheduler": "polynomial"},
+        pytest.param({"optimizer": "adafactor", "scheduler": "polynomial"}, marks=pytest.mark.thorough),
         {"optimizer": "prodigy", "learning_rate": 1.0, "scheduler": "constant_with_warmup"},
     ],
 )

@@ -202,7 +202,10 @@ def test_a_tokenizer_that_needs_a_package_is_named(tmp_path: Path, monkeypatch: 
     check_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "architecture"), [("flux_parts", "flux"), ("zimage_parts", "zimage")])
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [("flux_parts", "flux"), pytest.param("zimage_parts", "zimage", marks=pytest.mark.thorough)],
+)
 def test_the_same_training(
     name: str, architecture: str, two: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

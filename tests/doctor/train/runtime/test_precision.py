@@ -73,7 +73,7 @@ def test_every_name_is_a_type_of_torch() -> None:
     assert {getattr(torch, name) for name in DTYPES.values()} == {FULL, BRAIN, HALF}
 
 
-@pytest.mark.parametrize("quantization", ["int8", None])
+@pytest.mark.parametrize("quantization", ["int8", pytest.param(None, marks=pytest.mark.thorough)])
 def test_a_run_in_float16_is_near_to_one_in_float32_and_goes_on_exactly(
     tiny: Path, circles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantization: str | None
 ) -> None:
