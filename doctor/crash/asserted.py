@@ -41,6 +41,17 @@ def asserted(failure: Failure) -> Known | None:
             error=failure.name,
             source=SOURCE,
         )
+    if what in ("False", "0"):
+        return Known(
+            f"The program came to a place that it takes for impossible, at {place}: what it was handed is none of "
+            "the kinds that it tells apart right before (a class, a type of model or a setting that it does not "
+            "know).",
+            "Compare what is handed over there with what the lines before that place test; take the versions of the "
+            "packages that the program's requirements name.",
+            error=failure.name,
+            vague=True,
+            source=SOURCE,
+        )
     return Known(
         f"The program asks at {place} that {what}, which does not hold: a setting or a file is not what it "
         "expects there, or this version of it has a fault.",

@@ -38,6 +38,22 @@ _LOOK = "Look at the end of the output where it was made: the line that names th
 _SOURCE = "https://docs.python.org/3/library/traceback.html"
 
 
+# What is imported, and why that fails most often.
+_IMPORTED = (
+    (
+        ("torchcodec",),
+        "no shared libraries of FFmpeg that it knows (on Windows a full-shared build whose bin is in PATH), or a "
+        "torchcodec that was built for another torch",
+    ),
+    (
+        ("xformers", "flash_attn", "sageattention", "bitsandbytes", "torchvision", "torchaudio", "torchao", "triton"),
+        "a build that is for another torch, CUDA, card or Python than the ones installed, or is not installed",
+    ),
+    (("tkinter", "customtkinter"), "a Python without Tk (python3-tk, or a Python of python.org)"),
+    (("cv2",), "a library of the system that is missing (libGL), or several packages of OpenCV over each other"),
+)
+
+
 def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     """What is told of a traceback without an end, or with no more than the name of its exception: the last call that
     it shows, and what was going on there; where its frames do not tell, by the lines right `before` it."""
@@ -113,7 +129,15 @@ def _importing(known: Known, imports: Sequence[Frame]) -> Known:
         )
     frame, found = begun[-1]
     what, place = found["module"] or found["whole"], place_of(frame)
+    often = next((told for package, told in _IMPORTED if what.partition(".")[0] in package), "")
     tried = f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
+    if often:
+        return replace(
+            known,
+            cause="The log ends amid a traceback, before it says what went wrong. The program was importing "
+            f"{what} at {place}; what fails there most often: {often}.",
+            do=tried,
+        )
     return replace(
         known,
         cause="The log ends amid a traceback, before it says what went wrong. The program was importing "

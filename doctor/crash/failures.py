@@ -149,9 +149,11 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
 
 
 def _whole(failure: Failure) -> Failure:
-    """With the whole name of an exception in which the log is cut off."""
-    if failure.message or failure.name in _ENDINGS or len(failure.name) < _LEAST_NAME:
+    """With the whole name of an exception in which the log is cut off; where too little of it is left, without."""
+    if failure.message or failure.name in _ENDINGS:
         return failure
+    if len(failure.name) < _LEAST_NAME:
+        return replace(failure, type=CUT_OFF) if failure.frames else failure
     begun = [name for name in _NAMES if name.startswith(failure.type)]
     return replace(failure, type=begun[0]) if len(begun) == 1 else failure
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..model.crashes import Failure, Known
-from .owners import MODULES, TRAINERS, owner
+from .owners import MODULES, TRAINERS
+from .owners import owner as owner_of
 
 NAMES = Path(__file__).with_name("names")
 # What asks a module, or a function, for a name.
@@ -121,11 +122,20 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     what = _called(owner, name)
     said = [f"{package} {span.since} has {what}, {span.before} not yet."] if young else []
     said += [f"{package} {span.gone} has {what} no more."] if old else []
-    cause = " ".join((*said, _installed(here, young=young, old=old)))
-    do = _cure(package, span, _asker(failure, mined), old=old, young=young)
+    asks_itself = mined in TRAINERS and bool(failure.frames) and owner_of(failure.frames[-1]) == mined
+    cause = " ".join((*said, _OWN if asks_itself else _installed(here, young=young, old=old)))
+    do = _cure(package, span, _asker(failure, mined), old=old and not asks_itself, young=young)
     alone = old and not young and package != "python"
     avoid = "Upgrading or downgrading one package alone moves the mismatch to the next." if alone else ""
-    return Known(cause, do, avoid, error=failure.name, source=source_of(mined))
+    also = "" if here or package in (*TRAINERS, "python") else _SHADOWED
+    return Known(cause, do, avoid, also, error=failure.name, source=source_of(mined))
+
+
+_OWN = "Its own code asks for it, so its files are of two versions, or this version of it has a fault."
+_SHADOWED = (
+    "Where pip list shows a version that has it, another copy is found first: the Python of another environment, a "
+    "folder of the package's name, or an installation that is only half replaced (remove it and install it anew)."
+)
 
 
 def source_of(package: str) -> str:
@@ -168,7 +178,7 @@ def _installed(here: str, *, young: bool, old: bool) -> str:
 
 def _asker(failure: Failure, package: str) -> str:
     """The package whose code asks, where it is another one."""
-    asking = (owner(frame) for frame in reversed(failure.frames))
+    asking = (owner_of(frame) for frame in reversed(failure.frames))
     return next((name for name in asking if name not in ("", package)), "")
 
 

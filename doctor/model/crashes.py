@@ -14,7 +14,7 @@ _LIBRARY = re.compile(
 )
 
 # Where what a pattern finds stands in an entry's words, and as much of it as is told.
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(r"\{(\w+)\}(?=(\.?))")
 _MOST = 200
 
 
@@ -114,7 +114,7 @@ class Known:
         parts = (part for part in failure.chain if "{" in words and (part.name == "Said" or self.matches(part)))
         found = next((found for part in parts if (found := _found(self.text, part.message)) is not None), None)
         groups = {name: _short(value) for name, value in found.groupdict("").items()} if found is not None else {}
-        return _PLACE.sub(lambda place: groups.get(place[1]) or "what it names", words)
+        return _PLACE.sub(lambda place: groups.get(place[1], "").removesuffix(place[2]) or "what it names", words)
 
 
 @dataclass(frozen=True)

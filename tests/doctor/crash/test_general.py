@@ -165,3 +165,8 @@ def test_which_expression_was_none(words: str, code: str, what: str) -> None:
     )
     begin = f"{what} is nothing (None) at train_util.py:3, in step:" if what else "What should be there is not (None)"
     assert said.startswith(begin)
+
+
+def test_words_that_end_with_a_point_are_told_with_one() -> None:
+    error = script("ValueError: No adapter is there. Load one first.", 'raise ValueError("No adapter is there.")')
+    assert explain(error, SIGNATURES).cause.endswith("It said: No adapter is there. Load one first.")

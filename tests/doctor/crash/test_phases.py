@@ -61,6 +61,14 @@ def seen(text: str) -> Explanation:
             '  File "/v/site-packages/torch/optim/x.py", line 7, in wrapper\n    return func.__get__(opt)()\n',
             "taking the optimizer's step at step (trainer.py:8)",
         ),
+        # of some packages it is known why their import fails
+        (
+            '  File "/x/a.py", line 8, in <module>\n    from torchcodec.decoders import AudioDecoder\n'
+            '  File "/v/site-packages/torchcodec/__init__.py", line 7, in <module>\n',
+            "no shared libraries of FFmpeg",
+        ),
+        # of an exception's name two letters are left
+        ('  File "/x/train.py", line 8, in step\n    optimizer.step()\nAt', "taking the optimizer's step"),
         # or whose code is at work
         (
             '  File "/v/site-packages/starlette/routing.py", line 8, in app\n    await wrapped(scope)\n',
@@ -172,6 +180,8 @@ def test_a_paste_that_begins_behind_the_rank_is_one_traceback() -> None:
 def test_an_assertion_without_words_is_told_by_its_line() -> None:
     told = seen(HEAD + '  File "/x/a.py", line 8, in f\n    assert len(parts) == 3\nAssertionError\n')
     assert "asks at f (a.py:8) that len(parts) == 3" in told.cause
+    told = seen(HEAD + '  File "/x/a.py", line 8, in f\n    assert False\nAssertionError\n')
+    assert "takes for impossible, at f (a.py:8)" in told.cause
     assert seen(HEAD + '  File "/x/a.py", line 8, in f\n    go()\nAssertionError\n').known is None
 
 

@@ -94,6 +94,20 @@ def test_a_class_that_others_have_too_is_a_trainers_only_in_its_own_files() -> N
     assert "git pull" in explain(own, SIGNATURES).do
 
 
+def test_what_a_trainer_asks_of_itself_is_a_fault_of_its_own() -> None:
+    error = "AttributeError: 'TrainOptimizerConfig' object has no attribute 'cautious_mask'"
+    own = script(error).replace('File "', 'File "/home/li/OneTrainer/modules/util')
+    told = explain(own, SIGNATURES)
+    assert "Its own code asks for it" in told.cause and "is installed" not in told.cause and "git pull" in told.do
+
+
+def test_where_pip_shows_another_version_is_told() -> None:
+    error = script("ImportError: cannot import name 'ZImagePipeline' from 'diffusers' (/v/x.py)")
+    known, named = (explain(log, SIGNATURES).known for log in (error, f"diffusers 0.34.0\n{error}"))
+    assert known is not None and "another copy is found first" in known.also
+    assert named is not None and not named.also  # the log itself names the version
+
+
 def test_who_asks_for_what_is_gone_is_named() -> None:
     frame = 'Traceback (most recent call last):\n  File "/v/lib/python3.11/site-packages/oldlib/a.py", line 1, in f\n'
     error = "ImportError: cannot import name 'HfFolder' from 'huggingface_hub' (/v/x.py)\n"
