@@ -122,7 +122,8 @@ def _told(owner: str, name: str, failure: Failure, versions: Mapping[str, str]) 
     what = _called(owner, name)
     said = [f"{package} {span.since} has {what}, {span.before} not yet."] if young else []
     said += [f"{package} {span.gone} has {what} no more."] if old else []
-    asks_itself = mined in TRAINERS and bool(failure.frames) and owner_of(failure.frames[-1]) == mined
+    asking = (owner_of(frame) for frame in reversed(failure.frames))
+    asks_itself = mined in TRAINERS and next((one for one in asking if one != "torch"), "") == mined
     cause = " ".join((*said, _OWN if asks_itself else _installed(here, young=young, old=old)))
     do = _cure(package, span, _asker(failure, mined), old=old and not asks_itself, young=young)
     alone = old and not young and package != "python"

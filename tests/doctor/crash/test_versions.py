@@ -11,7 +11,7 @@ import pytest
 from zdoctor.doctor.crash import explain
 from zdoctor.doctor.crash.versions import NAMES, _names, lived, release
 
-from .shapes import script
+from .shapes import script, traceback
 from .test_cases import SIGNATURES
 
 PACKAGES = sorted(file.stem for file in NAMES.glob("*.json"))
@@ -96,7 +96,7 @@ def test_a_class_that_others_have_too_is_a_trainers_only_in_its_own_files() -> N
 
 def test_what_a_trainer_asks_of_itself_is_a_fault_of_its_own() -> None:
     error = "AttributeError: 'TrainOptimizerConfig' object has no attribute 'cautious_mask'"
-    own = script(error).replace('File "', 'File "/home/li/OneTrainer/modules/util')
+    own = traceback(error, ("/home/li/OneTrainer/modules/util/create.py", "create", "c.cautious_mask"))
     told = explain(own, SIGNATURES)
     assert "Its own code asks for it" in told.cause and "is installed" not in told.cause and "git pull" in told.do
 
