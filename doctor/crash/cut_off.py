@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..model.crashes import Failure, Frame, Known
 from ..model.record import replace
 from .messages import CUT_OFF
-from .phases import PHASES, doing, place_of
+from .phases import PHASES, doing, place_of, working
 
 # Files that only hand a call on.
 _HANDS_ON = re.compile(
@@ -69,13 +69,13 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     # The frame that is cut in its own line shows no code; it is what the frame before it calls.
     calling = last if last.code or len(shown) == 1 else shown[-2]
     called = _CALLED.findall(calling.code)
-    told = doing(" ".join(called), last.function, _package(last))
+    told = doing(" ".join(called), last.function)
     imports = (
         [] if told else [one for one in failure.frames if _IMPORT.match(one.code) or _IMPORTING.search(one.file)]
     )
     if imports:
         return _importing(known, imports)
-    at = last
+    at, told = last, told or working(_package(last))
     if told is None:  # what the frames around it are at
         around = ((one, doing(" ".join(_CALLED.findall(one.code)), one.function)) for one in reversed(shown))
         at, told = next(((one, said) for one, said in around if said is not None), (last, None))

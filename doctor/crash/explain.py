@@ -22,6 +22,7 @@ from .own import own
 from .phrases import phrases
 from .question import excerpt, versions
 from .raised import by_source
+from .refusals import refused
 from .survived import READING, killed, outlived, went_on
 from .versions import by_version
 from .widths import by_widths
@@ -84,7 +85,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
             return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned)
         failure = bare
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
-        known = None if rules else by_source(failure) or lookup(failure) or known
+        known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *rules)))
     elif known is not None and (known.alone or known.line or failure.name == SAID):

@@ -218,14 +218,19 @@ PHASES = (
 )
 
 
-def doing(call: str, function: str, package: str = "") -> tuple[str, str] | None:
+def doing(call: str, function: str) -> tuple[str, str] | None:
     """What a run was doing in a line of code and what fails there most, by what is called there; None where that is
     no word of ours. The arguments of a call say what is trained with, not what was going on."""
-    for text in (call, f"{function}(", f"{package}/"):
-        for called, phase, often in PHASES:
-            if re.search(called, text):
-                return phase, often
-    return None
+    return _first(call) or _first(f"{function}(")
+
+
+def working(package: str) -> tuple[str, str] | None:
+    """What a package does whose code is at work, and what fails there most often."""
+    return _first(f"{package}/")
+
+
+def _first(text: str) -> tuple[str, str] | None:
+    return next(((phase, often) for called, phase, often in PHASES if re.search(called, text)), None)
 
 
 def place_of(frame: Frame) -> str:

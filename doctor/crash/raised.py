@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ..model.crashes import Failure, Frame, Known
 from .fingerprints import Message, first_of, length
 from .owners import TRAINERS, owner
+from .refusals import advice
 from .versions import INSTALLED_AS, source_of
 
 _LONG_NAME = 12
@@ -113,7 +114,9 @@ def _said(failure: Failure) -> Known | None:
         said.append(f"{package} says so since {one.since}.")
     if one.gone:
         said.append(f"{package} {one.gone} says so no more.")
-    return _known(failure, one.package, " ".join(said), _cure(one, package))
+    return _known(
+        failure, one.package, " ".join(said), " ".join(filter(None, (advice(message), _cure(one, package))))
+    )
 
 
 def _place(one: Raised, package: str, frame: Frame | None) -> str:

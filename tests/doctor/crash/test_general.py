@@ -170,3 +170,21 @@ def test_which_expression_was_none(words: str, code: str, what: str) -> None:
 def test_words_that_end_with_a_point_are_told_with_one() -> None:
     error = script("ValueError: No adapter is there. Load one first.", 'raise ValueError("No adapter is there.")')
     assert explain(error, SIGNATURES).cause.endswith("It said: No adapter is there. Load one first.")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("Rank mismatch: checkpoint=3840, config=16, please correct it.", "and the settings differ"),
+        ("'The training cache is missing odd_rows'", "Make the caches of the dataset anew"),
+        ("No adapter loaded. Please load an adapter first.", "A step that comes before was left out"),
+        ("odd offloading can only be used with an even optimizer", "Two settings do not go together"),
+        ("Unknown kind of odd sampler: x", "Choose a value that the program's page names"),
+        ("the odd thing stands beside an even one", "Change the setting or the file that those words name"),
+    ],
+)
+def test_what_to_do_is_told_by_the_shape_of_the_words(words: str, told: str) -> None:
+    seen = explain(script(f"ValueError: {words}", 'raise ValueError("…")'), SIGNATURES)
+    assert told in seen.do and seen.do.endswith("look for them in its issues."), seen.do
+    bare = explain(script(f"ValueError: {words}", "odd(x)"), SIGNATURES)
+    assert bare.cause == "" or "stopped by itself" not in bare.cause  # no code of the program's own raises it

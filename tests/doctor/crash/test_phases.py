@@ -61,6 +61,12 @@ def seen(text: str) -> Explanation:
             '  File "/v/site-packages/torch/optim/x.py", line 7, in wrapper\n    return func.__get__(opt)()\n',
             "taking the optimizer's step at step (trainer.py:8)",
         ),
+        # also where the package does something else most of the time
+        (
+            '  File "/x/app.py", line 8, in <module>\n    import gradio as gr\n'
+            '  File "/v/site-packages/gradio/x.py", line 7, in <module>\n    from gradio.components import base\n',
+            "importing gradio.components at <module> (x.py:7)",
+        ),
         # of some packages it is known why their import fails
         (
             '  File "/x/a.py", line 8, in <module>\n    from torchcodec.decoders import AudioDecoder\n'
