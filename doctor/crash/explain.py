@@ -165,7 +165,8 @@ def _messenger(failure: Failure) -> bool:
 def _says_little(failure: Failure, known: Known | None, rules: Sequence[str]) -> bool:
     """Whether other words of the log may tell more than this failure does."""
     if known is not None:
-        return known.messenger or failure.name == CUT_OFF
+        little = failure.name == REPORTED and known in table.general()
+        return known.messenger or failure.name == CUT_OFF or little
     return not (failure.frames or rules or failure.name == "ArgumentError")
 
 

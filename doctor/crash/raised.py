@@ -236,8 +236,9 @@ def _at_work(package: str, failure: Failure) -> bool:
 
 
 def _asker(failure: Failure, package: str) -> str:
-    """Whose code asks, as torch only hands on what is asked of a model."""
-    asking = (owner(frame) for frame in reversed(failure.frames) if owner(frame) not in (package, "torch"))
+    """Whose code asks, as torch only hands on what is asked of a model, and the hub's client what it validated."""
+    frames = [frame for frame in failure.frames if "_validators.py" not in frame.file]
+    asking = (owner(frame) for frame in reversed(frames) if owner(frame) not in (package, "torch"))
     return next(asking, "") or "what asks for it"
 
 

@@ -146,3 +146,12 @@ def test_what_came_right_before_a_vague_failure_is_its_cause() -> None:
     text = "ImportError: cannot import name 'OddPipeline' from 'oddpackage'\n"
     told = explain(text + "NameError: name 'OddPipeline' is not defined\n", SIGNATURES)
     assert told.cause.startswith("oddpackage, as it is installed here, has no OddPipeline")
+
+
+def test_what_a_line_is_known_for_comes_before_what_its_end_says() -> None:
+    tail = (
+        "CUDA kernel errors might be asynchronously reported. Compile with `TORCH_USE_CUDA_DSA` to enable assertions."
+    )
+    told = explain(f" CUDA error: unknown error {tail}", SIGNATURES)
+    assert told.cause.startswith("The card or its driver has failed")
+    assert "first line" in explain(tail.replace(". ", ".\n"), SIGNATURES).cause
