@@ -42,11 +42,9 @@ def test_which_list_is_short() -> None:
 
 
 def test_what_two_things_may_be_is_not_guessed() -> None:
-    for code, error in (
-        ("x = a['k'] + b['k']", "KeyError: 'k'"),
-        ("x = a[0] + b[1]", "IndexError: list index out of range"),
-    ):
-        assert cause(code, error) == ""
+    assert cause("x = a['k'] + b['k']", "KeyError: 'k'") == ""
+    told = cause("x = a[0] + b[1]", "IndexError: list index out of range")
+    assert told.startswith("A list is shorter than the program expects") and " is empty or shorter" not in told
 
 
 @pytest.mark.parametrize(
