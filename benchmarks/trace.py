@@ -27,6 +27,7 @@ from zdoctor.doctor.families.models.anima import OWN_CONFIG as ANIMA_OF_SD_SCRIP
 from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFIG
 from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_9B
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
+from zdoctor.doctor.families.models.hunyuan_video import FRAMEPACK, HUNYUAN_VIDEO
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
@@ -100,6 +101,7 @@ FEWER = (
 )
 
 
+HUNYUAN_OF_FEW: dict[str, Any] = {**HUNYUAN_VIDEO, "mm_double_blocks_depth": 2, "mm_single_blocks_depth": 4}
 # architecture in which a class of kohya's trainers is tried, with a config that has few blocks
 OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "sd-scripts/Flux": ("flux", {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True}),
@@ -132,6 +134,12 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
     "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING, "num_layers": 4}),
     "musubi-tuner/WanModel2.2": ("wan22_14b", {"num_layers": 4}),
     "musubi-tuner/WanModel2.2I2V": ("wan22_14b_i2v", {"in_channels": 36, "num_layers": 4}),
+    "musubi-tuner/HYVideoDiffusionTransformer": ("hunyuan_video", HUNYUAN_OF_FEW),
+    "musubi-tuner/HYVideoDiffusionTransformerSplit": ("hunyuan_video", HUNYUAN_OF_FEW),
+    "musubi-tuner/HunyuanVideoTransformer3DModelPacked": (
+        "framepack",
+        {**FRAMEPACK, "num_layers": 2, "num_single_layers": 4},
+    ),
     "sd-scripts/UNet2DConditionModel": ("sd15", dict(SD15_CONFIG)),
     "sd-scripts/SdxlUNet2DConditionModel": ("sdxl", dict(SDXL_CONFIG)),
     "sd-scripts/MMDiT": ("sd3", {**SD3_LARGE, "num_layers": 4}),
@@ -274,6 +282,7 @@ def run_of_kohya(one: Setting) -> Run:
     flags = " --gradient_checkpointing" * one.checkpointing + " --fp8_base" * one.quantized
     flags += " --model_type chroma" * (one.architecture == "chroma")
     flags += " --gradient_checkpointing_cpu_offload" * one.offloads
+    flags += " --split_attn" * one.trainer.endswith("Split")
     flags += "" if one.more == "in full" else f" --sdpa {one.more}"
     text = (
         f"accelerate launch {kohya.script}.py --{next(iter(kohya.files.values()))} /m/t --mixed_precision bf16 "

@@ -19,7 +19,6 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 
 from zdoctor.doctor.families import family_with
@@ -28,12 +27,13 @@ from zdoctor.doctor.families.models.flux2 import KLEIN_4B_CONFIG, KLEIN_9B_CONFI
 from zdoctor.doctor.families.models.wan import WAN22_5B
 from zdoctor.doctor.families.record.mined import mined_class_of, mined_tensors
 from zdoctor.doctor.families.record.steps import FEW as FEW_TOKENS
-from zdoctor.doctor.families.record.steps import HELD, WHOLE, Tokens, terms
+from zdoctor.doctor.families.record.steps import HELD, NOTHING, WHOLE
 from zdoctor.doctor.families.tensors import block_linears
 from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import WAYS, Step, rehearsed, rehearsed_vae
 from zdoctor.doctor.train.rehearsal.watch import Held
+from zdoctor.maintenance.amounts import Setting, grid_of, row_of, rows_of, wide_of
 from zdoctor.maintenance.autocast import Autocast
 from zdoctor.maintenance.classes import CLASSES
 from zdoctor.maintenance.native_meta import use_native_meta
@@ -100,7 +100,7 @@ SHALLOW: Mapping[str, Mapping[str, Any]] = {
 }
 SIDE = 1024  # pixels of the picture that a VAE is mined with; what it takes grows with the picture's area
 FEW = 3  # blocks of each list
-# (height and width in tokens, tokens of a prompt, rank), from small to large
+# (height and width in tokens, tokens of a prompt, rank): more than there are amounts to solve for
 SIZES = [
     ((32, 32), 256, 16),
     ((64, 64), 256, 16),
@@ -109,24 +109,26 @@ SIZES = [
     ((128, 128), 512, 4),
     ((16, 32), 512, 128),
     ((96, 64), 768, 32),
+    ((64, 80), 384, 96),
+    ((24, 32), 896, 64),
+    ((96, 128), 640, 48),
 ]
 # of prompts so short that two have fewer than 32 tokens
 OF_FEW = [
-    ((32, 32), 4, 16),
-    ((64, 64), 4, 16),
-    ((64, 64), 14, 16),
-    ((48, 64), 4, 128),
-    ((128, 128), 8, 4),
-    ((16, 32), 8, 128),
-    ((96, 64), 14, 32),
+    (cells, text, rank) for (cells, _, rank), text in zip(SIZES, (4, 4, 14, 4, 8, 8, 14, 6, 12, 10), strict=True)
 ]
-# of a UNet, whose prompts have so many tokens
+# of a UNet, whose prompts have so many tokens, or two or three times as many
 OF_UNET = [
     ((48, 48), 77, 16),  # of less the innermost blocks have fewer than 32 rows
     ((64, 64), 77, 16),
+    ((64, 64), 231, 16),
     ((48, 64), 77, 128),
+    ((48, 64), 154, 128),
     ((128, 128), 77, 4),
-    ((96, 64), 77, 32),
+    ((96, 64), 231, 32),
+    ((96, 96), 154, 64),
+    ((64, 128), 231, 96),
+    ((128, 96), 77, 48),
 ]
 # One picture is often a view of what several are a copy of.
 PICTURES = {"one": 1, "several": 2}
@@ -200,17 +202,16 @@ def shallow(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -
 def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
     sizes = OF_UNET if WHOLE in lists and name in OF_TRAINERS else OF_FEW if FEW_TOKENS in way else SIZES
     settings = [(PICTURES[much], *size) for size in sizes]
-    counted = (Tokens(count, cells[0] * cells[1], text, rank) for count, cells, text, rank in settings)
-    grid = np.array(list(map(terms, counted)), float)
+    grid, wide = grid_of(settings), grid_of(wide_of(settings))
     again, kept = ([_run(name, config, lists, way, again, one) for one in settings] for again in (True, False))
     found: dict[str, Any] = {
-        "drawing": _rows(grid, [_above(held.drawing, held.static) for held in kept]),
-        "before": _rows(grid, [_above(held.before, held.static) for held in again if held.before]),
+        "drawing": rows_of(grid, wide, [_above(held.drawing, held.static) for held in kept]),
+        "before": rows_of(grid, wide, [_above(held.before, held.static) for held in again if held.before]),
         "lists": {},
     }
     if WHOLE in lists:
-        nothing = [0.0] * grid.shape[1]
-        rows = (_rows(grid, [_above(held.whole, held.static) for held in runs]) for runs in (again, kept))
+        nothing = [0.0] * (NOTHING + 1)
+        rows = (rows_of(grid, wide, [_above(held.whole, held.static) for held in runs]) for runs in (again, kept))
         found["lists"][WHOLE] = {
             "carry": nothing,
             "keep": nothing,
@@ -220,10 +221,10 @@ def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way
     for one in kept[0].after:
         before.append(one)
         found["lists"][one] = {
-            "carry": _row(grid, [_grown(held, one) for held in again]),
-            "keep": _row(grid, [_grown(held, one) for held in kept]),
-            "again": _rows(grid, [_trail(held, one, before) for held in again]),
-            "moment": _rows(grid, [_trail(held, one, before) for held in kept]),
+            "carry": row_of(grid, [_grown(held, one) for held in again]),
+            "keep": row_of(grid, [_grown(held, one) for held in kept]),
+            "again": rows_of(grid, wide, [_trail(held, one, before) for held in again]),
+            "moment": rows_of(grid, wide, [_trail(held, one, before) for held in kept]),
         }
     return found
 
@@ -234,7 +235,7 @@ def _run(
     lists: Mapping[str, str],
     way: str,
     again: bool,
-    setting: tuple[int, tuple[int, int], int, int],
+    setting: Setting,
 ) -> Held:
     size, cells, text, rank = setting
     batch = Batch(size, (1, *cells), text)
@@ -270,34 +271,6 @@ def _trail(held: Held, name: str, before: Sequence[str]) -> list[int]:
 
 def _above(trail: Sequence[int], base: int) -> list[int]:
     return [now - base for now in trail]
-
-
-def _rows(grid: Any, trails: Sequence[Sequence[int]]) -> list[list[float]]:
-    """The places of a trail that are its highest in one of the settings, each as a row of amounts."""
-    if not trails:
-        return []
-    lengths = {len(trail) for trail in trails}
-    if len(lengths) > 1:
-        raise SystemExit(f"the settings do not run alike: {sorted(lengths)} new tensors")
-    places = dict.fromkeys(max(range(len(trail)), key=trail.__getitem__) for trail in trails)
-    rows = [_row(grid, [trail[place] for trail in trails]) for place in places]
-    return [row for index, row in enumerate(rows) if row not in rows[:index]]
-
-
-def _row(grid: Any, values: Sequence[int], *, pairs: bool = False) -> list[float]:
-    """The amounts by which these values grow with each term; with pairs of tokens where these are needed."""
-    varies = np.ptp(grid, axis=0) > 0
-    varies[-2] = pairs
-    varies[-1] = True  # the one for nothing
-    scale = grid[:, varies].max(axis=0)
-    found = np.zeros(grid.shape[1])
-    found[varies] = np.linalg.lstsq(grid[:, varies] / scale, np.array(values, float), rcond=None)[0] / scale
-    off = np.abs(grid @ found - values).max()
-    if off > 1 << 20 and not pairs:
-        return _row(grid, values, pairs=True)
-    if off > 1 << 20:
-        print(f"    off by up to {off / 2**20:.0f} MiB of {max(values) / 2**20:.0f}", flush=True)
-    return [round(float(one), 2) + 0.0 for one in found]
 
 
 def lists_of(name: str) -> dict[str, str]:

@@ -67,13 +67,14 @@ def asked_of(case: Case) -> Question:
     frames = case.frames(length)
     image, text = case.tokens
     one_control = (image - frames * case.tokens_of(width, height)) // max(1, case.controls)
+    cells = (frames, max(1, height // side), max(1, width // side))
     return Question(
         class_name=family.class_name,
         config=case.sizes.config,
         blocks=(WHOLE,) if figures.whole else family.blocks,
         trained=(WHOLE,) if figures.whole else figures.lora or family.targets(refiners=recipe.network.refiners),
         batch=recipe.batch_size,
-        cells=(frames, max(1, height // side), max(1, width // side)),
+        cells=cells if figures.windows is None else (1, 1, image),
         controls=[(1, 1, one_control)] * case.controls,
         text=text,
         rank=recipe.network.rank,

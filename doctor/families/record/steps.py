@@ -28,6 +28,8 @@ WHOLE = ""  # the list of a model that has no lists of blocks
 SCALED = "scaled-kept"  # a Linear keeps what it was given, scaled for 8 bits
 ADAPTED, FEW, OFFLOADED, LOKR = " adapted", " few", " offloaded", " LoKr"
 Row = Sequence[float]
+# places of what `terms` counts: pairs of tokens, and one
+PAIRS, NOTHING = (6, 8, 9), 7
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class BlockList:
 def terms(tokens: Tokens) -> tuple[float, ...]:
     """What bytes are counted for.
 
-    Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; pairs of tokens,
-    for which a mask may be held; and one.
+    Tokens of pictures, tokens of prompts, pictures; both tokens and none for each rank of the LoRA; pairs of all
+    tokens, for which a mask may be held; one; and pairs of a picture's tokens, and of a prompt's, which a row may
+    leave out.
     """
-    image, text = tokens.batch * tokens.image, tokens.batch * tokens.text
-    pairs = tokens.batch * (tokens.image + tokens.text) ** 2
-    return image, text, tokens.batch, image * tokens.rank, text * tokens.rank, tokens.rank * tokens.weights, pairs, 1
+    size, rank = tokens.batch, tokens.rank
+    image, text = size * tokens.image, size * tokens.text
+    pairs = (size * (tokens.image + tokens.text) ** 2, size * tokens.image**2, size * tokens.text**2)
+    return image, text, size, image * rank, text * rank, rank * tokens.weights, pairs[0], 1, *pairs[1:]
 
 
 @cache
@@ -158,7 +162,7 @@ class Steps:
         return int(max(self._bytes(row, tokens) for row in rows))
 
     def _bytes(self, row: Row, tokens: Tokens) -> float:
-        return self.scale * sum(amount * count for amount, count in zip(row, terms(tokens), strict=True))
+        return self.scale * sum(amount * count for amount, count in zip(row, terms(tokens), strict=False))
 
 
 def _parts(one: BlockList, block: Mapping[str, Any]) -> list[tuple[BlockList, Mapping[str, Any]]]:
