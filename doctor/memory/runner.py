@@ -15,13 +15,17 @@ from ..model import Phase
 from ..model.record import replace
 from .bytes import KINDS
 from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
+from .sizes import is_text_linear
 from .trained_text import trained_text, trained_text_step
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
 ENCODE, ENCODE_STRIPS, DECODE, DECODE_STRIPS = (mib * 2**20 / 256**2 for mib in (161, 73, 242, 140))
+IN_STRIPS = ("AutoencoderKL", "AutoencoderKLFlux2")  # the others are called as they are: train/components/vae.py
 LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: doctor/train/components/vae_strips.py
-# float32 copies of what is quantized at a time, with an adapter's part: doctor/train/weights/materialize.py.
-COPIES, PIECE = 3, 1 << 26
+# float32 copies of what is quantized at a time, or merged with an adapter's part, and how many numbers that are:
+# doctor/train/weights/materialize.py.
+COPIES, PIECE = {"nf4": 4.5}, 1 << 24
+MOST_COPIES = 3
 # Bytes a weight of the formats of the runner; four bits have a scale for 64 weights.
 _BYTES = {"int8": 1.0, "float8": 1.0, "nf4": 0.5 + 2 / 64}
 
@@ -36,20 +40,21 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     if recipe.adapter and case.samples:
         held["adapter kept for previews"] = width * recipe.network.rank * sizes.lora_sides
     vae = {"VAE": 4 * sizes.vae}
-    vae_scale = sizes.vae_width / 128
     pixels = max(map(prod, case.pictures))
     in_full = case.on_mps and not card  # attention scores
 
-    encode = int((ENCODE_STRIPS if pixels > LARGE else ENCODE) * vae_scale * pixels)
+    by_strips, scale = _vae_class(case) in IN_STRIPS, sizes.vae_width / 128
+    whole = (scale * ENCODE, scale * DECODE) if by_strips else (2 * sizes.encode, 2 * sizes.decode)  # in float32
+    encode = int((scale * ENCODE_STRIPS if by_strips and pixels > LARGE else whole[0]) * pixels)
     adapter = {"training adapter": _adapter(case)} if recipe.adapter and not card else {}
     pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(case), pictures) if _fits(phase, case))
-    arriving = min(_largest(case), PIECE) * 4 * COPIES if card else _largest(case) * sizes.stored
-    loaded = transformer if not offloaded_share(case.run) else 0
     mapped = weights if not card and not case.on_mps and _kind(recipe.precision.quantization) else 0
-    yield Phase(
-        "loading the transformer", {**base, "transformer": loaded, **adapter, "a tensor on its way": arriving}, mapped
-    )
+    last = {"a tensor on its way": _arriving(case) if card else _largest(case) * sizes.stored}
+    lora = {"LoRA weights": case.network["LoRA weights"]}
+    if card and sum(lora.values()) > sum(last.values()):  # made once all tensors are there
+        last = lora
+    yield Phase("loading the transformer", {**base, "transformer": transformer, **adapter, **last}, mapped)
     step = {**held, **case.step(), **trained_text_step(case, width)}
     if in_full:
         step["attention scores"] = case.scores(sum(case.tokens), recipe.batch_size)
@@ -64,8 +69,8 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     drawing = case.drawing(guided) + (case.drawing_scores(guided) if in_full else 0)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     painted = prod(case.largest_sample)
-    strips = DECODE_STRIPS if card or painted > LARGE else DECODE
-    decoding = {**base, **held, **vae, "decoding": int(strips * vae_scale * painted)}
+    decode = int((scale * DECODE_STRIPS if by_strips and (card or painted > LARGE) else whole[1]) * painted)
+    decoding = {**base, **held, **vae, "decoding": decode}
     yield from (phase for phase in [Phase("decoding previews", decoding, mapped)] if _fits(phase, case))
 
 
@@ -107,10 +112,22 @@ def width_of(case: Case) -> int:
 
 def _text_encoder(case: Case) -> int:
     sizes, width = case.sizes, width_of(case)
+    numbers = sizes.text_encoder - _head(case)
     if not _is_streamed(case):
-        return width * sizes.text_encoder
+        return width * numbers
     linears = _of_linears(case) * sizes.text_linears
-    return int(linears) + width * (sizes.text_encoder - sizes.text_linears)
+    return int(linears) + width * (numbers - sizes.text_linears)
+
+
+def _head(case: Case) -> int:
+    """Numbers of the text encoder that the runner does not load."""
+    encoders = case.sizes.encoders.values() if case.sizes.figures.headless else ()
+    return sum(prod(shape) for shapes in encoders for name, shape in shapes.items() if name.startswith("lm_head."))
+
+
+def _vae_class(case: Case) -> str:
+    published = family_of(case.recipe.architecture).published
+    return published["vae"][0] if "vae" in published else ""
 
 
 def _of_linears(case: Case) -> float:
@@ -143,10 +160,14 @@ def _adapter(case: Case) -> int:
 
 
 def _captions(case: Case) -> Phase:
-    sizes, card, width = case.sizes, case.card, width_of(case)
-    work = int(TEXT_ENCODER_WORK * width / 2 * sizes.text_encoder)
-    items = {"text encoder": _text_encoder(case), "encoding": work}
-    if case.recipe.adapter and not card:
+    recipe, sizes, card, width = case.recipe, case.sizes, case.card, width_of(case)
+    work = {"encoding": int(TEXT_ENCODER_WORK * width / 2 * sizes.text_encoder)}
+    if card and _is_streamed(case):
+        kind = _kind(recipe.precision.text_encoder_quantization)
+        arriving = quantizing(_largest_of_text(case), kind)
+        work = max(work, {"a tensor on its way": arriving}, key=lambda item: sum(item.values()))
+    items = {"text encoder": _text_encoder(case), **work}
+    if recipe.adapter and not card:
         items["training adapter"] = _adapter(case)
     is_mapped = not card and not case.on_mps and not _is_streamed(case) and sizes.text_stored == width
     if not card:  # that of the text encoder and the one that waits for it
@@ -164,6 +185,27 @@ def _kind(quantization: str | None) -> str | None:
     return kind if kind in _BYTES else None
 
 
+def _arriving(case: Case) -> int:
+    """What a weight of the transformer takes on a card beside what stays of it."""
+    kind = _kind(case.recipe.precision.quantization)
+    if offloaded_share(case.run):
+        return 0
+    if kind is not None or case.is_half:
+        return quantizing(_largest(case), kind)
+    return 4 * MOST_COPIES * _largest(case) if case.recipe.adapter else 0
+
+
+def quantizing(largest: int, kind: str | None) -> int:
+    """The most bytes that a card takes while weights of up to so many numbers are quantized."""
+    return int(4 * COPIES.get(kind or "", MOST_COPIES) * min(largest, PIECE))
+
+
 def _largest(case: Case) -> int:
     """Numbers in the largest weight of a block."""
     return max(map(prod, case.sizes.linears.values()), default=0)
+
+
+def _largest_of_text(case: Case) -> int:
+    """Numbers in the largest Linear of the text encoders."""
+    every = (pair for shapes in case.sizes.encoders.values() for pair in shapes.items())
+    return max((prod(shape) for name, shape in every if is_text_linear(name, shape)), default=0)

@@ -187,7 +187,7 @@ def _sizes(
         mined_sides=sum(sum(shape[:2]) for shape in mined.values()),
         text_encoder=sum(map(parameters, encoders.values())),
         text_largest=parameters(encoders[largest]),
-        text_linears=parameters({n: shape for n, shape in encoders[largest].items() if _is_linear(n, shape)}),
+        text_linears=parameters({n: shape for n, shape in encoders[largest].items() if is_text_linear(n, shape)}),
         text_stored=_stored_width(model.components.get(largest)),
         vae=parameters(_shapes(vae) or _published_vae(family)),
         vae_width=first,
@@ -315,7 +315,7 @@ def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
     return component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
 
 
-def _is_linear(name: str, shape: tuple[int, ...]) -> bool:
+def is_text_linear(name: str, shape: tuple[int, ...]) -> bool:
     """Whether this is the weight of a Linear inside a text encoder, not of an embedding or a head."""
     others = ("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight")
     return len(shape) == 2 and name.endswith(".weight") and not name.endswith(others)

@@ -97,6 +97,7 @@ _MEMORY = Memory(
     heads=("num_attention_heads", 48),
     text=512,
     several_controls=True,
+    headless=True,
 )
 # simpletuner/helpers/models/flux2/model.py (bc8e6ab7)
 _SIMPLETUNER = SimpleTuner(
@@ -178,7 +179,7 @@ DEV = replace(
     published={**KLEIN_4B.published, "text_encoder": ("Mistral3ForConditionalGeneration", MISTRAL_SMALL)},
     base_version="flux2",
     guided=True,
-    memory=replace(_MEMORY, word="flux.2-dev", config=lambda name: {}),
+    memory=replace(_MEMORY, word="flux.2-dev", config=lambda name: {}, headless=False),
     simpletuner=replace(_SIMPLETUNER, flavours={"dev": Flavour(_DEV)}),
     repos={"flux.2-dev": _DEV},
     files={"Flux2Transformer2DModel": (("", f"{_DEV} flux2-dev.safetensors"),)},

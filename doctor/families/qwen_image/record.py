@@ -74,6 +74,7 @@ _MEMORY = Memory(
     text=256,
     template=8,
     dropped="visual",
+    headless=True,
     tile=256,
 )
 QWEN_IMAGE = Family(
@@ -147,7 +148,7 @@ EDIT = replace(
     simpletuner=replace(_SIMPLETUNER, flavours={"edit-v1": Flavour("Qwen/Qwen-Image-Edit")}, default="", taken=False),
     kohya={"musubi-tuner": replace(_MUSUBI, cache="qie")},
     # Qwen2.5-VL looks at a control image of a megapixel, in patches of 28 pixels
-    memory=replace(_MEMORY, dropped="", control_text=1024**2 // 28**2),
+    memory=replace(_MEMORY, dropped="", headless=False, control_text=1024**2 // 28**2),
 )
 EDIT_PLUS = replace(
     EDIT,
@@ -164,7 +165,14 @@ EDIT_PLUS = replace(
         default="",
         taken=False,
     ),
-    memory=replace(_MEMORY, dropped="", several_controls=True, control_pixels=1024**2, control_text=384**2 // 28**2),
+    memory=replace(
+        _MEMORY,
+        dropped="",
+        headless=False,
+        several_controls=True,
+        control_pixels=1024**2,
+        control_text=384**2 // 28**2,
+    ),
     packages=(("diffusers", (0, 36), "QwenImageEditPlusPipeline"),),
 )
 FAMILIES = (QWEN_IMAGE, EDIT, EDIT_PLUS)

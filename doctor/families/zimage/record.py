@@ -56,6 +56,7 @@ ZIMAGE = Family(
         word="z-image",
         config=lambda name: {},
         heads=("n_heads", 30),
+        headless=True,
         text=256,
         template=12,
         padding=32,

@@ -120,14 +120,15 @@ def _float8_scales(weight: Tensor) -> Tensor:
 
 def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = weight.shape
-    blocks = nn.functional.pad(weight, (0, -columns % BLOCK)).view(rows, -1, BLOCK)
+    padded = nn.functional.pad(weight, (0, -columns % BLOCK)) if columns % BLOCK else weight  # else a copy
+    blocks = padded.view(rows, -1, BLOCK)
     # a little less: the levels below the largest come nearer to the weights, which is worth more than its own error
     scale = blocks.abs().amax(dim=2).mul_(0.99).clamp_min(1e-12).to(torch.bfloat16)
     scaled = (blocks / scale.float()[..., None]).view(-1)
     # The index of the nearest level is the number of midpoints below: those below the bin, and the one in it. Six
     # times as fast as torch.bucketize. What is no number becomes an integer first, then one of the bins.
     below, midpoint = _bins(weight.device)
-    bins = ((scaled + 1) * (BINS / 2)).int().clamp_(0, BINS - 1)
+    bins = (scaled + 1).mul_(BINS / 2).int().clamp_(0, BINS - 1)
     index = below.index_select(0, bins) + (scaled > midpoint.index_select(0, bins))
     pairs = index.view(rows, -1, 2)
     return pairs[..., 0] | pairs[..., 1] << 4, scale

@@ -15,7 +15,7 @@ from .training_adapter import LoraDelta
 
 # Rows are cast, merged and quantized in pieces of about this many elements. On the CPU a float32 piece stays below
 # the allocator's threshold for fresh memory: with larger ones, page faults took 12 times as long as the arithmetic.
-PIECE = {"cpu": 1 << 17, "cuda": 1 << 26}
+PIECE = {"cpu": 1 << 17, "cuda": 1 << 24}
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:

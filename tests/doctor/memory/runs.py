@@ -63,3 +63,10 @@ def flux(resolution: int = 1024, control: bool = False, **changes: Any) -> Run:
         for dataset in run.recipe.datasets
     )
     return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+
+
+def qwen_image(resolution: int = 1024, **changes: Any) -> Run:
+    """The published Qwen-Image, rank 16, AdamW, with latents and text embeddings cached."""
+    run = run_of("Qwen/Qwen-Image", "qwen_image")
+    datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.recipe.datasets)
+    return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory.runner import PIECE, quantizing
 from zdoctor.doctor.model import (
     Component,
     Memory,
@@ -19,9 +21,12 @@ from zdoctor.doctor.model import (
     Where,
 )
 from zdoctor.doctor.model.trainer import RUNNER
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization, quantize_rows
+from zdoctor.doctor.train.rehearsal.alive import Alive
+from zdoctor.doctor.train.weights import materialize
 from zdoctor.tests.changes import changed
 
-from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, zimage
+from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, qwen_image, zimage
 
 # The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
 # traced by benchmarks/trace.py).
@@ -83,6 +88,41 @@ def test_loading_takes_what_was_measured() -> None:
     assert isinstance(memory, Memory)
     (loading,) = [phase for phase in memory.phases if phase.name == "loading the transformer"]
     assert (loading.total - loading.items["Python and its libraries"]) / 2**20 == pytest.approx(924, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8", "nf4", "float16"])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_what_quantizing_takes_is_counted(kind: Quantization, adapter: bool) -> None:
+    """Of the real code, on tensors without data."""
+    rows = PIECE // 4096
+    with torch.device("meta"):
+        stored = torch.empty(rows, 4096, dtype=torch.bfloat16)
+        with Alive() as alive:
+            piece = stored.clone().float()
+            piece = piece + torch.empty(rows, 4096) if adapter else piece
+            quantize_rows(piece, kind)
+    assert materialize.PIECE["cuda"] == PIECE
+    assert 0.74 * quantizing(PIECE, kind) <= alive.peak <= 1.003 * quantizing(PIECE, kind)
+    assert alive.peak > 0.99 * quantizing(PIECE, kind) or kind in ("float8", "float16")
+
+
+# GiB on a card without numbers, on which the full-size models went through the runner (benchmarks/phases.py).
+HELD = [
+    (zimage, None, {"encoding the captions": 7.61, "loading the transformer": 11.62, "decoding previews": 14.35}),
+    (flux, "int8", {"encoding the pictures": 2.82, "loading the transformer": 11.48, "drawing previews": 12.59}),
+    (qwen_image, "int8", {"encoding the captions": 7.33, "encoding the pictures": 4.25, "decoding previews": 27.97}),
+]
+
+
+@pytest.mark.parametrize(("made", "kind", "held"), HELD)
+def test_each_phase_is_what_a_card_without_numbers_held(
+    made: Callable[..., Run], kind: str | None, held: dict[str, float]
+) -> None:
+    run = made(1024, trainer=RUNNER, quantization=kind, text_encoder_quantization=kind, samples=(SAMPLE,))
+    phases = {phase.name: phase for phase in predicted(run, replace(A6000, memory_free=100 * GIB)).phases}
+    for name, most in held.items():
+        said = phases[name].total - phases[name].items["CUDA context (assumed)"]
+        assert said / GIB == pytest.approx(most, rel=0.05), name
 
 
 def test_what_does_not_fit_is_encoded_in_host_memory() -> None:

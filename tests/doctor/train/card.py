@@ -1,5 +1,8 @@
 """A CUDA card where there is none: its tensors compute on the CPU, and may not meet the CPU's.
 
+A `hollow` one keeps no numbers, so that it holds models of full size: its tensors have shapes alone, each number that
+it is asked for is a one, and `Alive` counts its bytes.
+
     python -c "import ctypes; ctypes.CDLL('LIBRARY'); from zdoctor.tests.doctor.train import card; card.main()" < RUNS
 
 A process of its own, because PyTorch takes the new device for the machine's accelerator from then on; LIBRARY is
@@ -13,6 +16,7 @@ import gc
 import json
 import pickle
 import shutil
+import subprocess
 import sys
 import weakref
 from collections import Counter
@@ -31,6 +35,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.train import Job, TrainError, train
 from zdoctor.doctor.train.kernels import attention, float16
+from zdoctor.doctor.train.rehearsal.alive import Alive
 from zdoctor.doctor.train.settings.names import CACHE
 
 from .patient import Recorder
@@ -49,6 +54,7 @@ waited: Counter[str] = Counter()  # what the CPU waited for, by the line that ma
 failed: list[str] = []  # what the card says to whatever is asked of it
 pinned: set[int] = set()  # addresses of host memory that the card reads by itself
 capability = [(8, 0)]
+hollow: list[Alive] = []
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,8 @@ class OnCard(Tensor):
             device=torch.device(CARD),
         )
         made.numbers = numbers
+        for alive in hollow:
+            alive.add(numbers)
         return made  # type: ignore[no-any-return]
 
     @classmethod
@@ -174,10 +182,10 @@ class _Functions(TorchFunctionMode):
                 return swap(parameter, made)
         if func is Tensor.tolist and isinstance(args[0], OnCard):
             _waits()
-            return args[0].numbers.tolist()
+            return _told(args[0]).tolist()
         if func is Tensor.__format__ and isinstance(args[0], OnCard):
             _waits()
-            return format(args[0].numbers, *args[1:])
+            return format(_told(args[0]), *args[1:])
         device = kwargs.pop("device", None) if func in (torch.tensor, torch.as_tensor) else None
         made = func(*args, **kwargs)
         return made if device is None else made.to(device)
@@ -207,7 +215,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     stays = bool(there) if name != "aten::copy_" else isinstance(args[0], OnCard)
     if (device := kwargs.get("device")) is not None:
         stays = device.type == "cuda"
-        kwargs = {**kwargs, "device": torch.device("cpu") if stays else device}
+        kwargs = {**kwargs, "device": torch.device(_inside()) if stays else device}
         leaves, form = tree_flatten((args, kwargs))
     if name in TELLING and there:
         _waits()
@@ -218,7 +226,11 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         by_itself = at_once and source.untyped_storage().data_ptr() in pinned
         if (comes and not by_itself) or (not stays and there):
             _waits()
+    if hollow and there and (name in TELLING or (name in COPIES and not stays)):
+        return _one(name, args, kwargs)
     numbers = [value.numbers if isinstance(value, OnCard) else value for value in leaves]
+    if hollow and stays:
+        numbers = [value.to("meta") if isinstance(value, Tensor) else value for value in numbers]
     args, kwargs = tree_unflatten(numbers, form)
     if name == "aten::_conj":  # a mark on the tensor, which nothing below this heeds
         func = torch.ops.aten.conj_physical.default
@@ -240,6 +252,26 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return OnCard(value) if same is None else same
 
     return tree_map(placed, found)
+
+
+def _inside() -> str:
+    """Where the numbers of the card lie."""
+    return "meta" if hollow else "cpu"
+
+
+def _told(value: OnCard) -> Tensor:
+    return torch.ones(value.shape, dtype=value.dtype) if hollow else value.numbers
+
+
+def _one(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What a card without numbers says that it holds."""
+    if name == "aten::copy_":
+        return args[0].fill_(1)
+    found = torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+    if name == "aten::_to_copy":
+        return found
+    assert name in ("aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"), f"{name} needs numbers"
+    return found.item() if name == "aten::_local_scalar_dense" else True
 
 
 def _waits() -> None:
@@ -349,6 +381,33 @@ def pretend() -> None:
     torch.nn.functional.scaled_dot_product_attention = _attention
     for module in (attention, float16):
         vars(module)["torch_attention"] = _attention
+
+
+def compiled(folder: Path) -> Path:
+    """card.cpp as a library."""
+    file, there = folder / "card.so", Path(torch.__file__).parent
+    words = [
+        "g++",
+        "-std=c++20",
+        "-shared",
+        "-fPIC",
+        f"-I{there / 'include'}",
+        str(Path(__file__).with_suffix(".cpp")),
+    ]
+    words += ["-o", str(file), f"-L{there / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{there / 'lib'}"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return file
+
+
+def answers_of(module: str, library: Path | None, asked: list[Any]) -> list[Any]:
+    """What `main` of this module or of the one beside it says of each, in a process of its own."""
+    begin = "" if library is None else f"import ctypes; ctypes.CDLL({str(library)!r}); "
+    program = f"{begin}from zdoctor.tests.doctor.train import {module}; {module}.main()"
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(asked), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-4000:]
+    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
 
 
 def main() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +15,7 @@ from PIL import Image, ImageChops
 
 from zdoctor.doctor.model.recipe import ConceptSlider, SamplePrompt
 from zdoctor.doctor.model.run import Run
-from zdoctor.tests.doctor.train.card import Asked
+from zdoctor.tests.doctor.train.card import Asked, answers_of, compiled
 
 from .patient import DATASET, go, run_with
 from .runtime.test_gpu_failures import TAKEN
@@ -91,22 +88,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     compiler = shutil.which("g++")
     if compiler is None or not sys.platform.startswith("linux") or torch.version.cuda is not None:
         pytest.skip("needs a card, or g++ on Linux and a PyTorch without CUDA")
-    file, there = tmp_path_factory.mktemp("card") / "card.so", Path(torch.__file__).parent
-    source = Path(__file__).with_name("card.cpp")
-    words = [compiler, "-std=c++20", "-shared", "-fPIC", f"-I{there / 'include'}", str(source), "-o", str(file)]
-    words += [f"-L{there / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{there / 'lib'}"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return file
+    return compiled(tmp_path_factory.mktemp("card"))
 
 
 def on_card(library: Path | None, asked: list[Asked]) -> list[Any]:
-    begin = "" if library is None else f"import ctypes; ctypes.CDLL({str(library)!r}); "
-    program = f"{begin}from zdoctor.tests.doctor.train import card; card.main()"
-    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(asked), capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()[-4000:]
-    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+    return answers_of("card", library, asked)
 
 
 def run_of(way: Way, circles: Path) -> Run:

@@ -14,7 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from zdoctor.doctor.families import family_of
+from zdoctor.doctor.families import families, family_of, in_diffusers
+from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.train.families import module_of
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
@@ -135,3 +136,11 @@ def test_its_authors_own_file_is_the_same_model(name: str, request: pytest.Fixtu
     held = parts.transformer_tensors(folder, family_of(FAMILIES[name].architecture).class_name)
     single = parts.write(tmp_path / "single.safetensors", held)
     assert parts.same(loaded(folder, single), loaded(folder, folder))
+
+
+@pytest.mark.parametrize("record", [one for one in families() if one.own is not None], ids=lambda one: one.name)
+def test_the_record_says_whether_the_text_encoder_is_opened_without_its_head(record: Family) -> None:
+    of_family = module_of(in_diffusers(record))
+    opened, (published, _) = of_family.TEXT_PARTS["text_encoder"], of_family.RECORD.published["text_encoder"]
+    is_headless = "For" in published and "For" not in opened
+    assert record.memory is not None and record.memory.headless == is_headless

@@ -1,0 +1,34 @@
+"""Compiled blocks on a card that is none: Dynamo follows each whole, and nothing in it waits or lies elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from zdoctor.doctor.train.kernels.quantized_linear import Quantization
+
+from .card import answers_of, compiled
+from .full_size import TINY
+from .graphs import Traced
+
+KLEIN_9B = "flux2_klein_9b in diffusers"  # whose blocks are those of 4B
+Way = tuple[str, Quantization]
+OFTEN: list[Way] = [("zimage", "int8")]
+SELDOM: list[Way] = [("zimage", "nf4"), *((name, "int8") for name in TINY if name not in ("zimage", KLEIN_9B))]
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="there is a card")
+@pytest.mark.parametrize("ways", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["often", "seldom"])
+def test_each_kind_of_block_is_one_graph_each_way(ways: list[Way], tmp_path: Path) -> None:
+    asked = []
+    for number, (architecture, kind) in enumerate(ways):
+        folder = tmp_path / str(number)
+        TINY[architecture](folder)
+        asked.append(Traced(folder, architecture, kind))
+    for one, answer in zip(asked, answers_of("graphs", compiled(tmp_path), asked), strict=True):
+        for block, seen in answer.items():
+            assert seen["graphs"] == 2, (one.architecture, block)
+            assert not seen["waiting"] and not seen["elsewhere"], (one.architecture, block, seen)
+            assert seen["learnt"] and seen["operations"] > 100
