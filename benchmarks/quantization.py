@@ -1,10 +1,12 @@
 """Errors and time of the runner's formats beside torchao, quanto and bitsandbytes, on the same weights.
 
 python benchmarks/quantization.py      beside torchao, optimum-quanto and bitsandbytes, in a place of their own
+python benchmarks/quantization.py sdnq     beside SDNQ, with its source or package on PYTHONPATH
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,6 +75,38 @@ PEERS: dict[Any, tuple[Callable[[Tensor], Tensor], ...]] = {
 }
 
 
+# How SDNQ may store weights in as many bits: its formats, by row or, as it does unless told (0), in groups.
+OF_SDNQ: dict[Any, tuple[tuple[str, int], ...]] = {
+    "int8": (("int8", -1), ("int8", 0), ("uint8", -1)),
+    "float8": (("float8_e4m3fn", -1), ("float8_e4m3fn", 0)),
+    "nf4": (("int4", 0), ("uint4", 0), ("float4_e2m1fn", 0)),
+}
+
+
+def sdnq(weight: Tensor, dtype: str, group: int) -> tuple[Tensor, float]:
+    """The weight as it is stored, and bits a number."""
+    from sdnq.quantizer import (  # type: ignore[import-not-found, unused-ignore] # pyright: ignore
+        sdnq_quantize_layer_weight,
+    )
+
+    made: Any = sdnq_quantize_layer_weight
+    restore, stored = made(weight.clone(), layer_class_name="Linear", weights_dtype=dtype, group_size=group)
+    size = sum(one.nbytes for one in stored.values() if one is not None)
+    return restore(**stored, skip_compile=True, dtype=torch.float32).float(), 8 * size / weight.numel()
+
+
+def beside_sdnq() -> None:
+    for name, weight in weights():
+        for kind, ways in OF_SDNQ.items():
+            own = (ours(weight, kind) - weight).norm().item()
+            told: list[str] = []
+            for dtype, group in ways:
+                theirs, bits = sdnq(weight, dtype, group)
+                how, share = "by row" if group else "in groups", own / (theirs - weight).norm().item()
+                told.append(f"{dtype} {how} ({bits:.2f} bits) {share:.4f}")
+            print(f"{name}: {kind} {own / weight.norm().item():.6f}, times that of {', '.join(told)}", flush=True)
+
+
 def _linear(weight: Tensor) -> nn.Linear:
     linear = nn.Linear(COLUMNS, ROWS, bias=False)
     linear.weight.data = weight.clone()
@@ -85,6 +119,9 @@ def ours(weight: Tensor, kind: Any) -> Tensor:
 
 def main() -> None:
     torch.set_num_threads(1)
+    if "sdnq" in sys.argv:
+        beside_sdnq()
+        return
     for name, weight in weights():
         shares: list[str] = []
         for kind, peers in PEERS.items():

@@ -84,6 +84,10 @@ def build(folder: Path, architecture: str) -> Path:
             made = getattr(import_module("transformers"), class_name).config_class(**config)
             made.architectures, made.dtype = [class_name], "bfloat16"
             made.save_pretrained(folder / name)
+            with torch.device("meta"):
+                held = getattr(import_module("transformers"), class_name)(made).state_dict()
+            # by the names that its own class writes; what is tied is in no file
+            shapes = {n: tuple(v.shape) for n, v in held.items() if len(held) == len(shapes) or n != "lm_head.weight"}
         else:
             made = getattr(import_module("diffusers"), class_name)
             with torch.device("meta"):

@@ -2,7 +2,8 @@
 
 A process of its own with card.cpp, as card.py. A block that a step on the CPU has called is put on the card as fake
 tensors (PyTorch's own, whose operations check devices and give shapes alone) and is traced forward and backward, its
-forward once more as a checkpoint computes it again. No kernel is made of the graphs.
+forward once more as a checkpoint computes it again. No kernel is made of the graphs. Those of nf4 make
+tensors on the card by themselves, and cannot run here.
 """
 
 from __future__ import annotations
@@ -127,12 +128,11 @@ def traced(asked: Traced) -> dict[str, Any]:
             for name, buffer in module._buffers.items():
                 module._buffers[name] = there(buffer)
         args, named = tree_map(there, (args, named))
-        with mode:
-            block.compile(backend=aot_autograd(fw_compiler=seen.take, bw_compiler=seen.take), fullgraph=True)
-            args = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
-            out = checkpoint(block, *args, use_reentrant=False, preserve_rng_state=False, **named)
-            outs = [one for one in torch.utils._pytree.tree_leaves(out) if isinstance(one, Tensor)]
-            sum(one.float().sum() for one in outs).backward()  # type: ignore[union-attr]
+        block.compile(backend=aot_autograd(fw_compiler=seen.take, bw_compiler=seen.take), fullgraph=True)
+        args = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
+        out = checkpoint(block, *args, use_reentrant=False, preserve_rng_state=False, **named)
+        outs = [one for one in torch.utils._pytree.tree_leaves(out) if isinstance(one, Tensor)]
+        sum(one.float().sum() for one in outs).backward()  # type: ignore[union-attr]
         learns = [parameter for parameter in block.parameters() if parameter.requires_grad]
         answers[type(block).__name__ + ("" if learns else ", without a LoRA")] = {
             "graphs": seen.graphs,

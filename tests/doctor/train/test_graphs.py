@@ -16,7 +16,7 @@ from .graphs import Traced
 KLEIN_9B = "flux2_klein_9b in diffusers"  # whose blocks are those of 4B
 Way = tuple[str, Quantization]
 OFTEN: list[Way] = [("zimage", "int8")]
-SELDOM: list[Way] = [("zimage", "nf4"), *((name, "int8") for name in TINY if name not in ("zimage", KLEIN_9B))]
+SELDOM: list[Way] = [(name, "int8") for name in TINY if name not in ("zimage", KLEIN_9B)]
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="there is a card")
