@@ -10,9 +10,8 @@ import torch
 
 from zdoctor.doctor.memory import GIB
 from zdoctor.tests.doctor.memory.runs import A6000, predicted
-
-from .card import answers_of, compiled
-from .full_size import build, picture, run_on
+from zdoctor.tests.doctor.train.card import answers_of, compiled
+from zdoctor.tests.doctor.train.full_size import build, picture, run_on
 
 KINDS: dict[str, dict[str, Any]] = {
     kind: {"quantization": kind, "text_encoder_quantization": kind} for kind in ("int8", "nf4")
@@ -21,7 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.thorough
 @pytest.mark.skipif(torch.version.cuda is not None, reason="there is a card")
-@pytest.mark.parametrize("architecture", ["zimage", "sdxl"])
+@pytest.mark.parametrize("architecture", ["zimage"])
 def test_each_phase_holds_what_is_predicted(
     architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

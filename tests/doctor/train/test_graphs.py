@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from zdoctor.doctor.train.kernels.quantized_linear import Quantization
-
-from .card import answers_of, compiled
-from .full_size import TINY
-from .graphs import Traced
+from zdoctor.tests.doctor.train.card import answers_of, compiled
+from zdoctor.tests.doctor.train.full_size import TINY
+from zdoctor.tests.doctor.train.graphs import Traced
 
 KLEIN_9B = "flux2_klein_9b in diffusers"  # whose blocks are those of 4B
 Way = tuple[str, Quantization]
