@@ -88,7 +88,9 @@ def _run_step(report: Report) -> Iterator[tuple[str, str]]:
     there = "on that machine: " if report.machine else ""
     about = f"{there}checks once more and starts {report.trainer}"
     start = trainer_of(report.trainer).start
-    if start:
+    if report.words:
+        yield f"zdoctor run -- {report.started}", about
+    elif start:
         yield f"zdoctor run -- {start.format(config=quoted(report.config, report.shell))}", about
     else:
         yield "zdoctor run -- COMMAND", f"{about}, COMMAND being what you type for it"

@@ -31,8 +31,9 @@ def clean(text: str) -> str:
 
 
 def heading(report: Report) -> str:
-    words = ("zdoctor", report.command, report.config, "--deep" if report.deep else "")
-    return " ".join(filter(None, words))
+    deep = "--deep" if report.deep else ""
+    looked_at = (deep, "--", report.started) if report.words else (report.config, deep)
+    return " ".join(filter(None, ("zdoctor", report.command, *looked_at)))
 
 
 def who(report: Report) -> list[str]:

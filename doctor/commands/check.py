@@ -28,6 +28,7 @@ from .config_argument import (
     asked_for,
     base_argument,
     comma_separated,
+    command_words,
     config_in_reach,
     deep_argument,
     machine_arguments,
@@ -47,10 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     machine_arguments(parser)
     base_argument(parser)
-    parser.set_defaults(words=[])
-    parser.epilog = (
-        "check -- COMMAND looks at what a command would start, with its words, as `zdoctor run` reads them."
-    )
+    command_words(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="what the report is for (docs/formats.md)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the report here instead of the terminal")
     parser.add_argument(
@@ -124,8 +122,8 @@ def _watched(options: argparse.Namespace) -> int:
 
 def _shown(options: argparse.Namespace) -> tuple[int, list[str]]:
     baseline = read_baseline(options.baseline, to_write=options.write_baseline) if options.baseline else None
-    configs = _configs(options)
-    seen = _seen(configs, options)
+    configs, words = _configs(options)
+    seen = _seen(configs, words, options)
     if len(configs) == 1 and configs[0] and not options.words and seen[0].report.trainer not in (None, LORA):
         state.remember(configs[0])
     if baseline is not None:
@@ -182,13 +180,17 @@ def _named(configs: Sequence[str], seen: Sequence[Examination]) -> Iterator[str]
                 yield from (entry.path for entry in facts.files.entries.values())
 
 
-def _configs(options: argparse.Namespace) -> list[str]:
+def _configs(options: argparse.Namespace) -> tuple[list[str], tuple[str, ...]]:
+    """What is looked at, and the command that it was made of."""
     if options.words:
-        return [_told(options)]
-    return configs_of(options.config) if options.config else [config_in_reach() or ENVIRONMENT]
+        from .told import config_of
+
+        config, is_made = config_of(options.words, next(iter(options.config), None))
+        return [config], tuple(options.words) if is_made else ()
+    return configs_of(options.config) if options.config else [config_in_reach() or ENVIRONMENT], ()
 
 
-def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examination]:
+def _seen(configs: Sequence[str], words: tuple[str, ...], options: argparse.Namespace) -> list[Examination]:
     """Those that can be looked at; of the others is said why. Raises UserError where that is the only one."""
     seen: list[Examination] = []
     wrong: list[UserError] = []
@@ -202,30 +204,12 @@ def _seen(configs: Sequence[str], options: argparse.Namespace) -> list[Examinati
             except UserError as error:
                 wrong.append(error)
             else:
-                seen.append(replace(one, report=replace(one.report, strict=options.strict)))
+                seen.append(replace(one, report=replace(one.report, strict=options.strict, words=words)))
     if wrong and len(configs) == 1:
         raise wrong[0]
     for mistake in wrong:
         console.complain(mistake)
     return seen
-
-
-def _told(options: argparse.Namespace) -> str:
-    """The config that the words of a command are, or name. Raises UserError where nothing is known of them."""
-    if options.config:
-        raise UserError(f"{options.config[0]} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
-    from .told import config_in, told_by
-
-    known = told_by(options.words)
-    config = known.config if known is not None else config_in(("", *options.words))
-    if config is None:
-        raise UserError(
-            "zdoctor knows neither what the command starts nor a config that it names.",
-            "zdoctor check -- accelerate launch train_network.py --config_file train.toml",
-        )
-    if known is not None and known.by_name:
-        console.tell(f"{config}, which the command names, is looked at; its other words are not.")
-    return config
 
 
 def check(

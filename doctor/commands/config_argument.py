@@ -70,6 +70,14 @@ def format_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def command_words(parser: argparse.ArgumentParser) -> None:
+    """What stands behind a "--": a command in place of a config."""
+    parser.set_defaults(words=[])
+    parser.epilog = (
+        "Behind -- a command is looked at, for what it would start, with its words, as `zdoctor run` reads it."
+    )
+
+
 def asked_for(options: argparse.Namespace) -> dict[str, Any]:
     """What check and fix both take, by the names that `examined` gives it."""
     alike = ("machine", "deep", "trainer", "trainer_source", "base")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from ... import __version__
 from ...reports import memory as report
@@ -16,8 +17,9 @@ from ..model.memory import Rehearsed
 from ..probe.rehearsal import rehearse
 from ..progress import open_progress
 from . import console
-from .config_argument import machine_arguments, named_or_found
+from .config_argument import command_words, machine_arguments, named_or_found
 from .examined import examined
+from .told import config_of
 
 DEADLINE = 300.0
 
@@ -32,11 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "html", "json"), default="text", help="json is for programs")
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of the terminal")
     machine_arguments(parser)
+    command_words(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit code: 1 where the run does not fit, 3 where that is not known."""
-    config = named_or_found(options.config)
+    config, is_made = (
+        config_of(options.words, options.config) if options.words else (named_or_found(options.config), False)
+    )
     seen = examined(
         config,
         machine=options.machine,
@@ -55,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
         "html": lambda: memory_html.render(told, config, __version__),
     }
     screen = PAGE if options.output else console.screen()
-    text = texts.get(options.format, lambda: paint(report.lines(told, config, screen.width), screen))()
+    shown = f"-- {shlex.join(options.words)}" if is_made else config
+    text = texts.get(options.format, lambda: paint(report.lines(told, shown, screen.width), screen))()
     console.emit(text, options.output, spare=config)
     return report.exit_code(told)
 

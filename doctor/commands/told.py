@@ -10,11 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..configs.reading import text_of
+from ..errors import UserError
 from ..examine.config_file import beside
 from ..files import fingerprints
 from ..model.record import dataclass
 from ..state import state_folder
 from ..trainers.read import read_config, recognise
+from . import console
 
 _ENDINGS = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".env")
 _SCRIPTS = (".sh", ".bash", ".command", ".ps1", ".bat", ".cmd")
@@ -59,6 +61,26 @@ def told_by(command: Sequence[str]) -> Told | None:
         return script
     named = config_in(command)
     return None if named is None else Told(named, by_name=True)
+
+
+def config_of(words: Sequence[str], config: str | None = None) -> tuple[str, bool]:
+    """The config that the words of a command are, or name, and whether it was made of them.
+
+    Raises UserError where nothing is known of them, or where a `config` was named beside them.
+    """
+    if config is not None:
+        raise UserError(f"{config} and a command were named.", "zdoctor check CONFIG, or check -- COMMAND")
+    known = told_by(words)
+    if known is None and (named := config_in(("", *words))) is not None:
+        return named, False
+    if known is None:
+        raise UserError(
+            "zdoctor knows neither what the command starts nor a config that it names.",
+            "zdoctor check -- accelerate launch train_network.py --config_file train.toml",
+        )
+    if known.by_name:
+        console.tell(f"{known.config}, which the command names, is looked at; its other words are not.")
+    return known.config, known.is_made
 
 
 def config_in(command: Sequence[str]) -> str | None:

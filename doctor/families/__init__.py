@@ -108,6 +108,8 @@ def in_diffusers(family: Family) -> Family:
 
 def no_record(architecture: str | None) -> str:
     """Why nothing can be said of the files and the memory of a model without a record."""
+    if architecture is None:
+        return "the config does not say which model it is for; where the command does: zdoctor check -- COMMAND"
     return f"no record of {architecture or 'this model'} says what it is made of"
 
 

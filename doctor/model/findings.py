@@ -9,7 +9,7 @@ from .plans import Fix
 from .record import dataclass, field
 from .run import Where
 from .said import filled
-from .shell import Shell, quoted
+from .shell import Shell, command_line, quoted
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -93,6 +93,7 @@ class Unjudged:
     reason: str
 
 
+OF_COMMANDS = ("check", "memory")  # what can be asked of a command in place of a config
 HERE = "here"  # as the machine that was asked for: this one, whatever the settings file says
 NOT_SELECTED = "no rule about it was asked"
 
@@ -110,6 +111,7 @@ class Report:
     `cut_short` says what a deadline ended, "" when nothing was. `settings` is the settings file that was obeyed, ""
     where there is none; what a `baseline` knows is no finding. `shell` is where commands will be typed, None where
     that is not known. `elsewhere` is how it shows that the config is for another machine, "" where nothing says so.
+    `words` are those of the command that the config was made of, where it is none that somebody wrote.
     """
 
     config: str
@@ -138,6 +140,12 @@ class Report:
     baseline: Baselined | None = None
     shell: Shell | None = None
     elsewhere: str = ""
+    words: tuple[str, ...] = ()
+
+    @property
+    def started(self) -> str:
+        """The command that was looked at, as it is typed; "" where a config was."""
+        return command_line(self.words, self.shell)
 
     def typed(self, command: str, *words: str) -> str:
         """What to type for another command to look at the same config in the same way."""
@@ -147,6 +155,8 @@ class Report:
             if command != "train" or name == "trainer"
         ]
         deep = ("--deep",) if self.deep and command != "train" else ()
+        if self.words and command in OF_COMMANDS:
+            return " ".join(("zdoctor", command, *options, *deep, *words, "--", self.started))
         config = (quoted(self.config, self.shell),) if self.config else ()
         return " ".join(("zdoctor", command, *config, *options, *deep, *words))
 

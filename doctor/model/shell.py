@@ -18,13 +18,18 @@ _PLAIN = frozenset("/._-+%=:")  # a comma and a leading @ mean something to Powe
 
 
 def quoted(word: str, shell: Shell | None = None) -> str:
-    """A word as the shell takes it, typed at its prompt; where that is not known, as most shells would.
+    """A path or value as the shell takes it, typed at its prompt; where that is not known, as most shells would."""
+    return _word(f"./{word}" if word.startswith("-") else word, shell)  # else it would be an option
 
-    Sources: cmd's order of expansion (`help cmd`, percent signs before carets and quotes), CommandLineToArgvW,
-    PowerShell's about_Quoting_Rules.
-    """
-    if word.startswith("-"):
-        word = f"./{word}"  # else it would be an option
+
+def command_line(words: Iterable[str], shell: Shell | None = None) -> str:
+    """A command as it is typed, its options as they are."""
+    return " ".join(_word(word, shell) for word in words)
+
+
+def _word(word: str, shell: Shell | None) -> str:
+    """Sources: cmd's order of expansion (`help cmd`, percent signs before carets and quotes), CommandLineToArgvW,
+    PowerShell's about_Quoting_Rules."""
     if word and all(c.isalnum() or c in _PLAIN for c in word) and not (shell == "cmd" and "%" in word):
         return word
     if shell == "cmd":
@@ -59,8 +64,8 @@ def setting(variables: Iterable[tuple[str, str]], shell: Shell) -> str:
 
 
 def _text_of_powershell(value: str) -> str:
-    typed = quoted(value, "powershell")
-    return typed if typed[:1] in ("'", '"') and value[:1] != "-" else f'"{value}"'
+    typed = _word(value, "powershell")
+    return typed if typed[:1] in ("'", '"') else f'"{value}"'
 
 
 def _set_of_cmd(name: str, value: str) -> str:

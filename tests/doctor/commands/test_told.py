@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.told import Told, told_by
 
 MUSUBI = "src/musubi_tuner/zimage_train_network.py --dit gone.safetensors --dataset_config good.toml --sdpa"
@@ -105,3 +106,25 @@ def test_the_words_of_a_command_are_the_owners_alone(folder: Path) -> None:
     assert known is not None and known.is_made
     assert Path(known.config).read_text() == shlex.join(command) + "\n"
     assert Path(known.config).stat().st_mode & 0o077 == 0
+
+
+COMMAND = ["accelerate", "launch", "sdxl_train_network.py", "--config_file", "sdxl.toml"]
+
+
+def test_a_report_names_the_command_and_not_the_file_made_of_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A config file of sd-scripts does not say which script it is for; the command does."""
+    settings = ["train_data_dir = 'pictures'", "network_module = 'networks.lora'", "mixed_precision = 'bf16'"]
+    Path("sdxl.toml").write_text("\n".join(["pretrained_model_name_or_path = 'gone.safetensors'", *settings]))
+    main(["check", "sdxl.toml"])
+    assert "zdoctor check -- COMMAND" in " ".join(capsys.readouterr().out.split())
+    main(["check", "--", *COMMAND])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"zdoctor check -- {' '.join(COMMAND)} sd-scripts")
+    assert f"zdoctor check -v -- {' '.join(COMMAND)}" in said and "does not say which model" not in said
+    main(["memory", "--no-rehearsal", "--", *COMMAND])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"zdoctor memory -- {' '.join(COMMAND)} ") and "training step" in said
+    assert main(["memory", "sdxl.toml", "--", *COMMAND]) == 2
+    assert "sdxl.toml and a command were named" in capsys.readouterr().err

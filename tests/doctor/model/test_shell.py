@@ -98,6 +98,11 @@ def test_any_path_arrives_from_cmds_prompt() -> None:
 def test_a_report_shows_commands_for_its_shell() -> None:
     report = Report("C:\\a b\\%PATH%.yaml", None, shell="cmd")
     assert arguments(in_cmd(report.typed("fix"))) == ["zdoctor", "fix", report.config]
+    words = ("accelerate", "launch", "train_network.py", "--network_weights", "C:\\a b\\%PATH%.safetensors")
+    of_words = Report("made.sh", "sd-scripts", shell="cmd", words=words, options=(("machine", "me.json"),))
+    typed = ["zdoctor", "check", "--machine", "me.json", "-v", "--", *words]
+    assert arguments(in_cmd(of_words.typed("check", "-v"))) == typed
+    assert of_words.typed("fix").startswith("zdoctor fix made.sh")
 
 
 def test_any_value_is_set_at_cmds_prompt() -> None:
