@@ -4,8 +4,7 @@
 
 Models of their published size, whose files hold no data, go through the runner's own code from the first look at the
 files to the samples and the saved LoRA (tests/doctor/train/full_size.py): 1024 px, rank 16, two steps, a sample, the
-text encoder quantized as the transformer. It needs g++ and no card; minutes for each. SDXL's sampler asks
-the card for numbers, which this one has not.
+text encoder quantized as the transformer. It needs g++ and no card; minutes for each.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("architectures", nargs="*", default=[name for name in TINY if name != "sdxl"])
+    parser.add_argument("architectures", nargs="*", default=list(TINY))
     parser.add_argument("--kinds", default=",".join(KINDS))
     words = parser.parse_args()
     os.environ["ZDOCTOR_CACHE"] = "/proc/none"  # where nothing can be kept

@@ -15,6 +15,7 @@ from ..families import Embedding, FamilyModule, FlowModule, family_of, packed, u
 from ..runtime.allocator import empty_device_cache
 from ..runtime.atomic_files import atomic_file
 from ..runtime.gpu_failures import unless_out_of_memory
+from ..runtime.transfer import to_device
 
 
 @torch.no_grad()
@@ -41,18 +42,18 @@ def denoise(
     family = family_of(model)
     height, width = (2 * (side // (2 * shrink)) for side in (prompt.height, prompt.width))
     generator = torch.Generator().manual_seed(prompt.seed)
-    latent = torch.randn((1, family.channels(model), height, width), generator=generator).to(device)
+    latent = to_device(torch.randn((1, family.channels(model), height, width), generator=generator), device)
     config: Any = model.config
     guided = family.RECORD.guided or config.get("guidance_embeds", False)  # of FLUX.2 dev is, Klein is not
     push = 0.0 if guided else max(0.0, prompt.guidance - 1.0)
     texts = [positive, negative] if push else [positive]
-    latent = latent * _begin(family, scheduler, max(1, prompt.steps), height * width // 4, device)
+    latent = latent * _begin(family, scheduler, max(1, prompt.steps), height * width // 4)
     scaled = getattr(scheduler, "scale_model_input", lambda latent, _: latent)
     for number, time in enumerate(scheduler.timesteps):
         if stop():
             return None
         told(number)
-        share = (time.cpu().double() / 1000).expand(len(texts))
+        share = (time.double() / 1000).expand(len(texts))
         noisy = scaled(latent, time).to(dtype).expand(len(texts), -1, -1, -1)
         seen = [one.to(noisy).expand(len(texts), -1, -1, -1) for one in controls]
         guesses = family.predict(model, noisy, share, texts, prompt.guidance, seen)
@@ -61,14 +62,17 @@ def denoise(
     return latent
 
 
-def _begin(family: FamilyModule, scheduler: Any, steps: int, cells: int, device: torch.device) -> float:
-    """Sets the scheduler's steps; returns how strong the noise is that it begins with."""
+def _begin(family: FamilyModule, scheduler: Any, steps: int, cells: int) -> float:
+    """Sets the scheduler's steps; returns how strong the noise is that it begins with.
+
+    Its times stay on the CPU: it looks for its place among them, which on a card would be waited for.
+    """
     if family.RECORD.diffuses:
-        scheduler.set_timesteps(steps, device=device)
+        scheduler.set_timesteps(steps)
         return float(scheduler.init_noise_sigma)
     sigmas = torch.linspace(1.0, 1.0 / steps, steps).tolist()
     mu = cast(FlowModule, family).mu(cells, steps, scheduler.config)
-    scheduler.set_timesteps(sigmas=sigmas, device=device, mu=mu)
+    scheduler.set_timesteps(sigmas=sigmas, mu=mu)
     scheduler.set_begin_index(0)
     return 1.0
 

@@ -360,6 +360,7 @@ class _Watch(Recorder):
         super().__init__(at)
         self.there: dict[str, int] = {}
         self.waits: list[dict[str, int]] = []
+        self.drawing: dict[str, int] = {}  # what was waited for until the samples were decoded
 
     def step(self, step: int, total: int, loss: float, rate: float) -> None:
         super().step(step, total, loss, rate)
@@ -369,7 +370,13 @@ class _Watch(Recorder):
     def phase(self, text: str) -> None:
         if text.startswith("Loading the transformer") and self.at is not None:
             self.at(0)
+        if text.startswith("Painting "):
+            waited.clear()
         self.there[text] = sum(type(value) is OnCard for value in gc.get_objects())
+
+    def doing(self, text: str = "") -> None:
+        if text.startswith("decoding "):
+            self.drawing = dict(waited)
 
 
 def pretend() -> None:
@@ -457,5 +464,6 @@ def _answered(asked: Asked) -> Any:
         "there": watch.there,
         "emptied": len(emptied),
         "waits": watch.waits,
+        "drawing": watch.drawing,
         "notes": watch.notes,
     }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from zdoctor.doctor.families.record.blocks import block_of
 from zdoctor.doctor.train.families import family_of
 from zdoctor.doctor.train.kernels.quantized_linear import Quantization, QuantizedLinear
 from zdoctor.doctor.train.network.lora import add_network, lora_targets, trainable_parameters
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
-from zdoctor.doctor.train.transformer.transformer_blocks import checkpoint_blocks
+from zdoctor.doctor.train.transformer.transformer_blocks import block_names, checkpoint_blocks, optimize_for_cpu
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.tests.flux import DEV, FluxTransformer2DModel
 
@@ -142,3 +146,34 @@ def test_checkpointing_changes_no_bit(folder: Path, kind: Quantization) -> None:
     found, again = gradients(base(folder, kind)), gradients(base(folder, kind), checkpointed=True)
     assert found.keys() == again.keys()
     assert all(torch.equal(found[key], again[key]) for key in found)
+
+
+class Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """How often the numbers at each address are made into those of another dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.times: Counter[int] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default:
+            self.times[args[0].data_ptr()] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("keeps", "again"), [(False, 3), (True, 2)], ids=["on a card", "on a processor"])
+def test_how_often_a_step_makes_a_weight_anew(tiny: Path, kind: Quantization, keeps: bool, again: int) -> None:
+    model = base(tiny, kind)
+    if keeps:
+        optimize_for_cpu(model, all_again=True)
+    with Casts() as casts:
+        gradients(model, checkpointed=True)
+    *middle, last = (name for name in block_names(model) if name.startswith("layers."))
+    most = {**dict.fromkeys(block_names(model), 1), **dict.fromkeys(middle, again), last: again - 1}
+    for name, module in model.named_modules():
+        if isinstance(module, QuantizedLinear):
+            block = block_of(name, family_of(model).RECORD.blocks)
+            # the modulation's input has no gradient, so that it has no backward
+            less = "adaLN_modulation" in name and block.startswith("layers.") and not keeps
+            assert casts.times[module.codes.data_ptr()] == most[block] - less, name
