@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import PureWindowsPath
 
 from ..model.crashes import Failure, Frame, Known
 from ..model.record import replace
@@ -28,6 +29,29 @@ _SAID_BEFORE = tuple(
         (r"^(?:INFO:? *)?[Ss]aving\b", "saving"),
         (r"(?i)\bcaching latents", "encoding pictures with the VAE"),
         (r"^(?:steps?|epoch):? +\d+%", "computing a step"),
+    )
+)
+# What a trainer's script is for, by its name, and what fails in it most.
+_SCRIPTS = tuple(
+    (re.compile(name), phase, often)
+    for name, phase, often in (
+        (
+            r"cache_latents",
+            "caching latents",
+            "a VAE or image encoder of another model or kind (only a part of one), the card's memory, or a "
+            "picture or video that is damaged",
+        ),
+        (
+            r"cache_text_encoder_outputs",
+            "caching what becomes of captions",
+            "a text encoder of another model or layout, the card's memory, or captions that are missing",
+        ),
+        (
+            r"train_network|^train_\w*lora|^(?:flux|sdxl|sd3|lumina|hunyuan|wan|qwen)\w*_train",
+            "preparing or doing a training",
+            "caches that are missing or of another task (make both anew with this model's own scripts), a file of "
+            "another model, the card's memory, or another process of several that failed first",
+        ),
     )
 )
 # Exceptions that say little without their words.
@@ -90,7 +114,7 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     named = [one for one in called if one not in ("super(", "str(", "len(", "list(", "int(")] or called
     call = named[0].partition("(")[0].lstrip(".") if named else ""
     if not call or call == "main":
-        shown_before = _shown_before(known, before)
+        shown_before = _shown_before(known, before) or _script(known, shown)
         if shown_before is not None or not call:
             return shown_before
     place = place_of(calling)
@@ -112,6 +136,20 @@ def _shown_before(known: Known, before: Sequence[str]) -> Known | None:
         known,
         cause="The log ends amid a traceback, before it says what went wrong. By the lines before it the program was "
         f"{phase}; what fails there most often: {often}.",
+    )
+
+
+def _script(known: Known, shown: Sequence[Frame]) -> Known | None:
+    """What the script is for of which no more is shown than that it was started."""
+    names = (PureWindowsPath(frame.file).name for frame in shown)
+    begun = next(((one, name) for name in names for one in _SCRIPTS if one[0].search(name)), None)
+    if begun is None:
+        return None
+    (_, phase, often), name = begun
+    return replace(
+        known,
+        cause="The log ends amid a traceback, before it says what went wrong. The program was "
+        f"{phase} at {name}; what fails there most often: {often}.",
     )
 
 

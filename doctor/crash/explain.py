@@ -46,8 +46,10 @@ _PARTNER = re.compile(
 )
 _WORKER = re.compile(r"Caught \w+ in DataLoader worker process")
 _WARNED = re.compile(r"\bWARN(?:ING)?\b|Warning: |\bwarnings?\.warn|\b[Ff]alling back\b|\b(?:skipp|retrying|ignor)")
+_UNSET = re.compile(r"referenced before assignment|not associated with a value|'NoneType' object")
 _LATE = 4000
 _ABOVE = 8
+_FAR_ABOVE = 20  # where a trainer's banner stands between a name that was left unset and why
 _JUST_ABOVE = 3
 _LATEST = 40
 _LONGEST = 1000
@@ -61,7 +63,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if found and not ended:  # what was survived hides no words that come after it
         later = failures(lines.after(found[-1].at))
         ended = [failure for failure in later if not outlived(failure, later, lines)]
-    failure = _named_above(lines, _decisive(ended)) if ended else None
+    failure = _named_above(lines, _decisive(ended), found) if ended else None
     installed = versions(lines)
     known = _known(failure, installed, lines) if failure is not None else None
     signed = tuple(signatures)
@@ -106,6 +108,10 @@ def _known(failure: Failure, installed: Mapping[str, str], lines: Lines) -> Know
     chain = failure.chain[:1] if _tries_another(failure) else failure.chain
     firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in chain)
     told = [known for part, first in firsts if (known := _closer(first, part, installed, lines)) is not None]
+    if len(told) > 1 and _UNSET.search(
+        failure.message
+    ):  # what a handler lacked, as the first exception came too early
+        told = told[1:]
     return next((known for known in told if not known.vague), told[0] if told else None)
 
 
@@ -133,23 +139,24 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
 
 def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
     """What the lines right before a failure say, and what they are known for."""
-    first = failure.begin - _ABOVE - 1
+    first = failure.begin - 1 - (_FAR_ABOVE if failure.name == UnboundLocalError.__name__ else _ABOVE)
     rest, count = lines.after(first), len(lines.between(first, failure.begin))
     found = list(phrases(Lines(rest[:count], rest.numbers[:count]), table.known()))
     return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 
-def _named_above(lines: Lines, failure: Failure) -> Failure:
+def _named_above(lines: Lines, failure: Failure, found: Sequence[Failure]) -> Failure:
     """A traceback without its end, with the exception that stands alone above it, as where a title goes first."""
     if failure.cause is not None or (failure.name != CUT_OFF and failure.message):
         return failure
-    above = lines.between(failure.begin - _ABOVE - 1, failure.begin)
+    first = max([failure.begin - _ABOVE - 1, *(one.at for one in found if one.at < failure.begin)])
+    above = lines.between(first, failure.begin)
     named = [
-        found
+        said
         for line in above
-        if (found := CERTAIN.match(line.strip())) is not None
-        and (found["message"] or found["type"] == MemoryError.__name__)
-        and failure.name in (CUT_OFF, found["type"])
+        if (said := CERTAIN.match(line.strip())) is not None
+        and (said["message"] or said["type"] == MemoryError.__name__)
+        and failure.name in (CUT_OFF, said["type"])
     ]
     return replace(failure, type=named[-1]["type"], message=named[-1]["message"] or "") if named else failure
 

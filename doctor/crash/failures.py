@@ -125,6 +125,8 @@ _NAMES = (
 )
 _ENDINGS = frozenset(name for name, _, _ in _ENDS) | {SAID, REPORTED, CUT_OFF, *LAUNCHERS}
 _LEAST_NAME = 3
+# Functions that try whether a package is there, and print the traceback of the import that failed.
+_TRIES = re.compile(r"_?(?:is|has|check|try)_\w*(?:available|installed|import\w*)$")
 # What transformers and diffusers say of an import that failed, and behind it why.
 _INNER = re.compile(r"[\s\S]*because of the following error[^\n:]*:\s+(\S[\s\S]*)")
 
@@ -136,8 +138,10 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     found += [failure for process in processes for failure in _endings(process)]
     printed = [failure for log in (*processes, lines) for failure in _printed(log)]
     found += {failure.at: failure for failure in printed}.values()
-    if all(failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
-        found += [failure for process in processes for failure in _alone(process)]
+    tries = [failure for failure in found if tried(failure)]
+    if all(failure in tries or failure.name in (*LAUNCHERS, CUT_OFF, SAID, "Aborted") for failure in found):
+        alone = [failure for process in processes for failure in _alone(process)]
+        found += [one for one in alone if not any(failure.begin <= one.at <= failure.at for failure in tries)]
     if not found:
         records = {at for at, line in lines.numbered() if LOGGED.match(line)}
         found += [failure for log in processes for failure in _last_words(log, records)] or _last_words(
@@ -146,6 +150,16 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
     end = max((at for at, line in lines.numbered() if line.strip()), default=0)
     found = [_whole(failure) if failure.at == end else failure for failure in found]
     return tuple(sorted(map(_with_inner, found), key=lambda failure: failure.at))
+
+
+def tried(failure: Failure) -> bool:
+    """Whether a library looked for a package, did without it, and only told of that.
+
+    A traceback begins in the function that caught its exception, so that one which ended the run begins further out.
+    """
+    first = failure.frames[0] if failure.frames else None
+    missing = failure.name in ("ImportError", "ModuleNotFoundError")
+    return missing and first is not None and first.is_library and _TRIES.match(first.function) is not None
 
 
 def _whole(failure: Failure) -> Failure:

@@ -32,7 +32,7 @@ _IN_PYTHON = {
     "c10::NotImplementedError": "NotImplementedError",
 }
 
-NODE_FRAME = re.compile(r"\s*at (?:(?P<where>[^()]+) \()?(?P<file>[^()]+):(?P<line>\d+):\d+\)?,?$")
+NODE_FRAME = re.compile(r"\s*at (?:(?P<where>[^()]+) \()?(?:(?P<file>[^()]+):(?P<line>\d+):\d+|<anonymous>)\)?,?$")
 _NODE_ERROR = re.compile(r"(?:.*?\s)?(?P<type>(?:[A-Z]\w*)?Error)(?: \[\w+\])?(?:: (?P<message>.*)|)$")
 WORDS = ("Fatal Python error", "Windows fatal exception", "terminate called", "    at ")
 MOST_BETWEEN = 12
@@ -74,7 +74,7 @@ def node(lines: Sequence[str], at: int) -> tuple[Failure | None, int]:
     end = at
     frames: list[Frame] = []
     while end < len(lines) and (frame := NODE_FRAME.match(lines[end])) is not None:
-        frames.insert(0, Frame(frame["file"], int(frame["line"]), frame["where"] or ""))
+        frames.insert(0, Frame(frame["file"] or "", int(frame["line"] or 0), frame["where"] or ""))
         end += 1
     for begin in range(at - 1, max(-1, at - MOST_BETWEEN), -1):
         error = _NODE_ERROR.match(lines[begin])

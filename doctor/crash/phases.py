@@ -86,6 +86,18 @@ PHASES = (
         "alone); the card's memory, or an optimizer that does not go with what is trained",
     ),
     (
+        r"setuptools\.setup|run_commands?\(|build_ext|bdist_wheel|build_wheel",
+        "building a package",
+        "a compiler, nvcc or headers (CUDA_HOME, cuDNN) that are not there, or a torch that the build does not see "
+        "(pip install --no-build-isolation)",
+    ),
+    (
+        r"get_device_(?:name|properties|capability)|_lazy_init|cuda\.(?:init|current_device|set_device|mem_get_info)",
+        "asking for the card",
+        "a torch without CUDA (the build for the processor, or a Mac, whose device is mps), a driver that is "
+        "missing, or the number of a card that is not there",
+    ),
+    (
         r"_inductor|_dynamo|cpp_extension|torch\.compile",
         "compiling",
         "a compiler or headers that are not there, or a triton of another version",
@@ -176,7 +188,7 @@ PHASES = (
         "that samples do not bear, or a picture that samples of this model need",
     ),
     (
-        r"(?i)dataset|dataloader|data_loader|bucket|__getitem__|collate|get_next_item|data\.reraise|_process_data|_next_data"
+        r"(?i)_next_batch|load_micro_batch|dataset|dataloader|data_loader|bucket|__getitem__|collate|get_next_item|data\.reraise|_process_data|_next_data"
         r"|\bnext\(",
         "reading the dataset",
         "a picture, caption or cache that is missing, damaged or of another version (make the caches anew), pictures "

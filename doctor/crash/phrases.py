@@ -16,6 +16,8 @@ _BEFORE = re.compile(
     r"|.*\b(?:[Ee]rror|ERROR|[Ee]xception|[Ff]ailed|[Ff]ailure)\b[^.:]{0,80}: "
     r"|.*\b(?:raise [\w.]+\(|assert .*, ?\(?)f?[\"']"
 )
+# What failed as a program dealt with another failure.
+_HANDLING = re.compile(r"Error running on_error: ")
 _PROSE = re.compile(r"[a-z]+[:,]?")
 
 
@@ -26,6 +28,8 @@ def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Kno
         if not known.words:
             continue
         for at in reversed(lines.holding(*known.words)):
+            if _HANDLING.match(lines[at]):
+                continue
             told = [line.strip() for line in lines[at : at + MOST_LINES]]
             whole = (" ".join(" ".join(told).split()), "".join(told))  # a window breaks lines amid a word
             found = next((found for text in whole if (found := re.search(known.pattern, text)) is not None), None)

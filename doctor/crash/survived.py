@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..model.crashes import Failure
-from .failures import ENDS, LAUNCHERS, SAID
+from .failures import ENDS, LAUNCHERS, SAID, tried
 from .lines import Lines
 
 # What is told of an exception that ended nothing: of a thread's, a callback's, or of one at the interpreter's end.
@@ -34,6 +34,8 @@ def outlived(failure: Failure, found: Sequence[Failure], lines: Lines) -> bool:
     """
     if failure.name == SAID:
         return False
+    if tried(failure):
+        return True
     if _ASIDE.search("\n".join(lines.between(failure.begin - 3, failure.begin + 1))):
         return True
     if _final(failure):
