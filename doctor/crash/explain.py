@@ -63,14 +63,14 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if found and not ended:  # what was survived hides no words that come after it
         later = failures(lines.after(found[-1].at))
         ended = [failure for failure in later if not outlived(failure, later, lines)]
-    failure = _named_above(lines, _decisive(ended), found) if ended else None
+    survived = [failure for failure in found if failure not in ended]
+    failure = _named_above(lines, _decisive(ended), survived) if ended else None
     installed = versions(lines)
     known = _known(failure, installed, lines) if failure is not None else None
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or (not _tries_another(failure) and _says_little(failure, known, rules)):
         told = tuple(one for one in table.known() if known is None or one not in table.general())
-        survived = [other for other in found if other not in ended]
         above = _above(lines, failure) if failure is not None and failure.name == CUT_OFF else None
         failure, known = next(_phrases(lines, failure, told, survived), above or (failure, known))
         known = _closer(known, failure, installed, lines) if failure is not None else None
@@ -145,11 +145,11 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
     return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 
-def _named_above(lines: Lines, failure: Failure, found: Sequence[Failure]) -> Failure:
+def _named_above(lines: Lines, failure: Failure, survived: Sequence[Failure]) -> Failure:
     """A traceback without its end, with the exception that stands alone above it, as where a title goes first."""
     if failure.cause is not None or (failure.name != CUT_OFF and failure.message):
         return failure
-    first = max([failure.begin - _ABOVE - 1, *(one.at for one in found if one.at < failure.begin)])
+    first = max([failure.begin - _ABOVE - 1, *(one.at for one in survived if one.at < failure.begin)])
     above = lines.between(first, failure.begin)
     named = [
         said
