@@ -6,7 +6,7 @@ The real transformer with a LoRA makes a step on tensors without data (doctor/tr
 and little memory: with few blocks in many settings, or as it is published in few (`full`). Counted are the bytes of
 all tensors that are alive, each rounded up to 512, but for the optimizer's, and not CUDA's context, workspaces and
 fragmentation. Of a class of ai-toolkit's own it is that of its checkout; one of musubi-tuner or sd-scripts is named
-as maintenance/kohya_classes.py has it, and computes as these trainers do. The prediction is what `zdoctor check` says
+as maintenance/of_trainers.py has it, and computes as these trainers do. The prediction is what `zdoctor check` says
 of the same model and settings. Minutes on a CPU.
 """
 

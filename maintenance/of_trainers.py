@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from zdoctor.doctor.train.rehearsal.step import Own
-from zdoctor.maintenance.kohya_classes import OF_KOHYA, OfTrainer, own_of_kohya
+from zdoctor.maintenance.kohya_classes import OfTrainer, own_of_kohya
+from zdoctor.maintenance.musubi_classes import OF_MUSUBI
 from zdoctor.maintenance.sd_scripts_classes import OF_SD_SCRIPTS
 from zdoctor.maintenance.simpletuner_classes import OF_SIMPLETUNER, own_of_simpletuner
 
-OF_TRAINERS: Mapping[str, OfTrainer] = {**OF_KOHYA, **OF_SD_SCRIPTS, **OF_SIMPLETUNER}
+OF_TRAINERS: Mapping[str, OfTrainer] = {**OF_MUSUBI, **OF_SD_SCRIPTS, **OF_SIMPLETUNER}
 
 
 def own_of_trainer(name: str, way: str) -> Own | None:

@@ -1,4 +1,4 @@
-"""Classes of sd-scripts (48d368fa) beside Flux's and Chroma's, as a step of them is rehearsed.
+"""Classes of sd-scripts (48d368fa) as a step of them is rehearsed; its checkout must be on sys.path.
 
 Their scripts put weights in 8 bits as they are, without scales, and autocast makes 16 of them for each product.
 """
@@ -27,7 +27,7 @@ from zdoctor.doctor.families.models.stable_diffusion import (
 )
 from zdoctor.doctor.families.record.steps import WHOLE
 from zdoctor.doctor.train.rehearsal.inputs import Batch
-from zdoctor.maintenance.kohya_classes import WAYS, OfTrainer, without_helpers
+from zdoctor.maintenance.kohya_classes import DOUBLE_AND_SINGLE, WAYS, OfTrainer, flux_of, half, inputs_of_flux
 
 # Stable Diffusion 3.5 large and medium, and 3.0 medium.
 LARGE: Mapping[str, Any] = {"depth": 38, "pos_embed_max_size": 192, "qk_norm": "rms"}
@@ -36,8 +36,30 @@ SD3_MEDIUM: Mapping[str, Any] = {"depth": 24, "pos_embed_max_size": 192, "qk_nor
 _OF_UNET = (*WAYS, "autocast full")
 
 
+def _without_helpers() -> None:
+    """In place of what no forward pass takes, and what asks for packages that need not be there."""
+    for other in ("utils", "device_utils", "custom_offloading_utils"):
+        sys.modules.setdefault(f"library.{other}", Mock())
+
+
+def _flux_of_sd_scripts(config: Mapping[str, Any]) -> Any:
+    _without_helpers()
+    return flux_of("library.flux_models", config)
+
+
+def _chroma(config: Mapping[str, Any]) -> Any:
+    _without_helpers()
+    module = import_module("library.chroma_models")
+    return module.Chroma(replace(module.chroma_params, **config))
+
+
+def _of_chroma(model: Any, batch: Batch) -> dict[str, Any]:
+    """How long a prompt is is read out of the mask: that one has numbers."""
+    return {**inputs_of_flux(model, batch), "txt_attention_mask": torch.ones(batch.size, batch.text, device="cpu")}
+
+
 def _unet(module: str, name: str, config: Mapping[str, Any]) -> Any:
-    without_helpers()
+    _without_helpers()
     found = import_module(f"library.{module}")
     given = ("sample_size", "attention_head_dim", "cross_attention_dim", "use_linear_projection")
     kwargs = {key: config[key] for key in given if key in config} if name == "UNet2DConditionModel" else {}
@@ -73,7 +95,7 @@ def _of_sd(model: Any, batch: Batch) -> dict[str, Any]:
 
 def _mmdit(config: Mapping[str, Any]) -> Any:
     """Its depth says how wide it is: of all its blocks the first and the last ones are left."""
-    without_helpers()
+    _without_helpers()
     module = import_module("library.sd3_models")
     few = config.get("blocks")
     params = {name: value for name, value in config.items() if name not in ("blocks", "dual")}
@@ -111,7 +133,7 @@ def _of_mmdit(model: Any, batch: Batch) -> dict[str, Any]:
 
 
 def _next_dit(config: Mapping[str, Any]) -> Any:
-    without_helpers()
+    _without_helpers()
     return import_module("library.lumina_models").NextDiT(**{**NEXT_DIT, **config})
 
 
@@ -120,7 +142,7 @@ def _of_next_dit(model: Any, batch: Batch) -> dict[str, Any]:
     height, width = batch.cells[1] * 2, batch.cells[2] * 2
     return {
         "x": _given(model, batch.size, 16, height, width),
-        "t": torch.full((batch.size,), 0.5),
+        "t": half(batch),
         "cap_feats": _given(model, batch.size, batch.text, 2304),
         "cap_mask": torch.ones(batch.size, batch.text, dtype=torch.int32, device="cpu"),
     }
@@ -128,7 +150,7 @@ def _of_next_dit(model: Any, batch: Batch) -> dict[str, Any]:
 
 def _anima(config: Mapping[str, Any]) -> Any:
     """Its padding mask is resized by torchvision to the size that it has."""
-    without_helpers()
+    _without_helpers()
     vision = Mock(__spec__=ModuleSpec("torchvision", None))
     vision.transforms.functional.resize = lambda given, *how, **named: given
     sys.modules.setdefault("torchvision", vision)
@@ -140,7 +162,7 @@ def _of_anima(model: Any, batch: Batch) -> dict[str, Any]:
     again = model.blocks[0].gradient_checkpointing
     return {
         "x": torch.zeros(batch.size, 16, 1, height, width).requires_grad_(again),
-        "timesteps": torch.full((batch.size,), 0.5),
+        "timesteps": half(batch),
         "context": torch.zeros(batch.size, batch.text, 1024, dtype=torch.bfloat16).requires_grad_(again),
         "padding_mask": torch.zeros(batch.size, 1, height, width, dtype=torch.bfloat16),
         "target_input_ids": torch.zeros(batch.size, batch.text, dtype=torch.int64),
@@ -176,4 +198,6 @@ OF_SD_SCRIPTS: Mapping[str, OfTrainer] = {
         scaled=False,
     ),
     "sd-scripts/Anima": OfTrainer(_anima, _of_anima, {"blocks": "num_blocks"}, left_out="_modulation", ways=WAYS[:1]),
+    "sd-scripts/Chroma": OfTrainer(_chroma, _of_chroma, DOUBLE_AND_SINGLE),
+    "sd-scripts/Flux": OfTrainer(_flux_of_sd_scripts, inputs_of_flux, DOUBLE_AND_SINGLE),
 }
