@@ -36,6 +36,8 @@ from zdoctor.doctor.families.models.sd3 import MEDIUM as SD35_MEDIUM
 from zdoctor.doctor.families.models.stable_diffusion import SD15_CONFIG, SDXL_CONFIG
 from zdoctor.doctor.families.models.wan import CONFIG_5B as WAN_5B
 from zdoctor.doctor.families.models.wan import CONFIG_SEEING as WAN_SEEING
+from zdoctor.doctor.families.models.wan import WAN_14B, WAN_22, WAN_SEEING_22
+from zdoctor.doctor.families.models.wan import WAN_SEEING as WAN_SEEING_OF_MUSUBI
 from zdoctor.doctor.families.tensors import needed_tensors
 from zdoctor.doctor.memory import GIB, Placed, placed, predict
 from zdoctor.doctor.memory.case import Case
@@ -130,10 +132,10 @@ OF_KOHYA: Mapping[str, tuple[str, dict[str, Any]]] = {
         {"num_layers": 2, "num_single_layers": 4, "guidance_embeds": True},
     ),
     "musubi-tuner/SingleStreamDiT": ("krea2", {**KREA2_CONFIG, "layers": 4}),
-    "musubi-tuner/WanModel": ("wan21", {"num_layers": 4}),
-    "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING, "num_layers": 4}),
-    "musubi-tuner/WanModel2.2": ("wan22_14b", {"num_layers": 4}),
-    "musubi-tuner/WanModel2.2I2V": ("wan22_14b_i2v", {"in_channels": 36, "num_layers": 4}),
+    "musubi-tuner/WanModel": ("wan21", {**WAN_14B, "num_layers": 4}),
+    "musubi-tuner/WanModelI2V": ("wan21_i2v", {**WAN_SEEING_OF_MUSUBI, "num_layers": 4}),
+    "musubi-tuner/WanModel2.2": ("wan22_14b", {**WAN_22, "num_layers": 4}),
+    "musubi-tuner/WanModel2.2I2V": ("wan22_14b_i2v", {**WAN_SEEING_22, "num_layers": 4}),
     "musubi-tuner/HYVideoDiffusionTransformer": ("hunyuan_video", HUNYUAN_OF_FEW),
     "musubi-tuner/HYVideoDiffusionTransformerSplit": ("hunyuan_video", HUNYUAN_OF_FEW),
     "musubi-tuner/HunyuanVideoTransformer3DModelPacked": (

@@ -43,7 +43,7 @@ def _of_simpletuner(case: Case, name: str, changed: Mapping[str, Any]) -> Step:
 def _of_kohya(case: Case, name: str) -> Step:
     asked, of = asked_of(case), case.sizes.of_kohya
     assert of is not None
-    _, built = family_of(case.recipe.architecture).kohya[case.run.trainer].classes.get("transformer", ("", {}))
+    _, built = family_of(case.recipe.architecture).kohya[case.run.trainer].classes.get("transformer", ("", None))
     configs = OF[name].configs
     published = built if built in configs else configs[-1 if name.endswith("/Flux2") else 0]
     counts = {key: count for key, (count, *_) in zip(OF[name].lists.values(), case.sizes.swapped, strict=False)}
