@@ -202,7 +202,7 @@ def quantizing(largest: int, kind: str | None) -> int:
 
 def _largest(case: Case) -> int:
     """Numbers in the largest weight of a block."""
-    return max(map(prod, case.sizes.linears.values()), default=0)
+    return max((prod(shape) for shape in case.sizes.linears.values() if len(shape) == 2), default=0)
 
 
 def _largest_of_text(case: Case) -> int:

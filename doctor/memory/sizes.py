@@ -33,10 +33,10 @@ class Sizes:
 
     `linears` are the shapes of the layers that a LoRA may cover, by their names, and `mined_sides` the rows and
     columns of those with which steps were mined; `lists` are the blocks that backward goes through, and `steps` what
-    they hold; `block` are the numbers in the Linears of the largest block, `text_linears` those of the largest text
-    encoder, `text_largest` all of its numbers, which are stored in `text_stored` bytes each; `encoders` are the
-    tensors of each. Of a trainer that swaps blocks `swaps` says how, of the `swapped` lists: how many blocks each
-    has, and how many numbers one of them has that may be in 8 bits, and others.
+    they hold; `block` are the numbers in the Linears of the largest block, `text_linears` those of the text encoders
+    that our runner quantizes, `text_largest` all numbers of the largest one, which are stored in `text_stored` bytes
+    each; `encoders` are the tensors of each. Of a trainer that swaps blocks `swaps` says how, of the `swapped`
+    lists: how many blocks each has, and how many numbers one of them has that may be in 8 bits, and others.
     With `of_trainer` the steps are of the trainer's own class, in its own ways.
     """
 
@@ -187,7 +187,12 @@ def _sizes(
         mined_sides=sum(sum(shape[:2]) for shape in mined.values()),
         text_encoder=sum(map(parameters, encoders.values())),
         text_largest=parameters(encoders[largest]),
-        text_linears=parameters({n: shape for n, shape in encoders[largest].items() if is_text_linear(n, shape)}),
+        text_linears=sum(
+            prod(shape)
+            for name, shapes in encoders.items()
+            for n, shape in shapes.items()
+            if (name == largest or figures.every_encoder) and is_text_linear(n, shape)
+        ),
         text_stored=_stored_width(model.components.get(largest)),
         vae=parameters(_shapes(vae) or _published_vae(family)),
         vae_width=first,
@@ -317,7 +322,10 @@ def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
 
 def is_text_linear(name: str, shape: tuple[int, ...]) -> bool:
     """Whether this is the weight of a Linear inside a text encoder, not of an embedding or a head."""
-    others = ("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight")
+    others = (
+        *("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight"),
+        *("token_embedding.weight", "position_embedding.weight"),  # of CLIP
+    )
     return len(shape) == 2 and name.endswith(".weight") and not name.endswith(others)
 
 

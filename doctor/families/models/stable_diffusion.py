@@ -235,7 +235,7 @@ SDXL = replace(
         "text_encoder_2": ("CLIPTextModelWithProjection", CLIP_G),
         "vae": ("AutoencoderKL", {**_VAE, "scaling_factor": 0.13025}),
     },
-    memory=replace(_MEMORY, config=lambda name: dict(SDXL_CONFIG), heads=("", 1)),
+    memory=replace(_MEMORY, config=lambda name: dict(SDXL_CONFIG), heads=("", 1), every_encoder=True),
     simpletuner=_SIMPLETUNER,
     repos={"xl-base": _BASE},
     lora_prefixes=("lora_unet_",),

@@ -141,7 +141,8 @@ class Memory:
     `text` tokens; a token of a picture is `pixels` wide and high; sequences are padded to a multiple of `padding`.
     `beside` says that ai-toolkit loads the text encoders while the transformer is on the card, and quantizes the
     transformer there; `caches` that the size of its caches is known. The text encoder's module `dropped` is let go;
-    `headless` says that zdoctor's runner opens it without its head (lm_head).
+    `headless` says that zdoctor's runner opens it without its head (lm_head), `every_encoder` that it quantizes each
+    text encoder, not the largest alone.
     With low_vram samples are decoded in tiles of `tile` pixels a side, 0: whole. An edited picture has one control
     image, or with `several_controls` as many as are given, of `control_pixels` (0: as large as the picture), and
     each is as `control_text` tokens more of the prompt.
@@ -168,6 +169,7 @@ class Memory:
     caches: bool = False
     dropped: str = ""
     headless: bool = False
+    every_encoder: bool = False
     tile: int = 0
     several_controls: bool = False
     control_pixels: int = 0

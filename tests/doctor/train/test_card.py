@@ -77,7 +77,10 @@ WAYS = {
 # Of a loss, where a card multiplies in 16 bits or encodes pictures by convolutions of its own.
 NEAR_ON_CARDS = 0.03
 # Where diffusers' own classes wait, as each pass begins: a table that Chroma makes anew, prompts of unlike lengths.
-OWN = {"Chroma, LoKr": {"transformer_chroma.py:forward"}, "Qwen-Image": {"transformer_qwenimage.py:forward"}}
+OWN = {
+    "Chroma, LoKr": {"transformer_chroma.py:forward"},
+    "Qwen-Image": {f"transformer_qwenimage.py:{name}" for name in ("forward", "compute_text_seq_len_from_mask")},
+}
 
 
 @pytest.fixture(scope="session")
