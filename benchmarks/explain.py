@@ -17,8 +17,8 @@ crashes_fresh.txt holds others, answered once before anything was mended by them
 that first answer was judged; crashes_blocks.txt holds blocks of image trainers' logs, drawn and judged likewise;
 crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is; the first answers of
 its held half stand judged likewise, as do those of crashes_trainers.txt. Of crashes_2026.tsv,
-crashes_general.tsv, crashes_working.tsv, crashes_held.tsv (two judges), crashes_second.tsv, crashes_third.tsv and
-crashes_fourth.tsv (two judges each) only addresses, verdicts and truths are kept, no text.
+crashes_general.tsv, crashes_working.tsv, crashes_held.tsv (two judges), crashes_second.tsv, crashes_third.tsv,
+crashes_fourth.tsv and crashes_fifth.tsv (two judges each) only addresses, verdicts and truths are kept, no text.
 """
 
 from __future__ import annotations
