@@ -102,3 +102,16 @@ def test_what_was_going_on_where_the_log_is_cut(code: str) -> None:
 def test_by_the_script_where_no_more_is_left(script: str, doing: str) -> None:
     log = f'Traceback (most recent call last):\n  File "/m/{script}", line 9, in <module>\n    main()\n'
     assert f"The program was {doing} at {script}" in explain(log, ()).cause
+
+
+@pytest.mark.parametrize(("own", "others"), [("494.00 MiB", True), ("12.31 GiB", True), ("", False)])
+def test_a_card_that_others_hold_is_not_this_runs_fault(own: str, others: bool) -> None:
+    """In a container the run itself is a process of another number, which is then the only one."""
+    held = f"Including non-PyTorch memory, this process has {own} memory in use. " if own else ""
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of "
+        "39.38 GiB of which 3.81 MiB is free. Process 3774011 has 26.88 GiB memory in use. "
+        f"{held}Of the allocated memory 62.54 MiB is allocated by PyTorch, and 17.46 MiB is reserved by PyTorch."
+    )
+    known = explain(text, ()).known
+    assert known is not None and ("is not alone on it" in known.cause) == others
