@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 
 from ... import __version__
 from ...reports import memory as report
@@ -14,6 +13,8 @@ from ..memory.fitting import SOLVED, fitting, largest, smallest_card
 from ..memory.rehearsal import question_of, with_rehearsed
 from ..model import Facts, Unknown
 from ..model.memory import Rehearsed
+from ..model.shell import command_line
+from ..probe.live import shell_here
 from ..probe.rehearsal import rehearse
 from ..progress import open_progress
 from . import console
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         "html": lambda: memory_html.render(told, config, __version__),
     }
     screen = PAGE if options.output else console.screen()
-    shown = f"-- {shlex.join(options.words)}" if is_made else config
+    shown = f"-- {command_line(options.words, shell_here())}" if is_made else config
     text = texts.get(options.format, lambda: paint(report.lines(told, shown, screen.width), screen))()
     console.emit(text, options.output, spare=config)
     return report.exit_code(told)

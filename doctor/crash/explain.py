@@ -108,9 +108,7 @@ def _known(failure: Failure, installed: Mapping[str, str], lines: Lines) -> Know
     chain = failure.chain[:1] if _tries_another(failure) else failure.chain
     firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in chain)
     told = [known for part, first in firsts if (known := _closer(first, part, installed, lines)) is not None]
-    if len(told) > 1 and _UNSET.search(
-        failure.message
-    ):  # what a handler lacked, as the first exception came too early
+    if len(told) > 1 and _UNSET.search(failure.message):  # a handler lacked it, as the first came too early
         told = told[1:]
     return next((known for known in told if not known.vague), told[0] if told else None)
 

@@ -52,6 +52,7 @@ def _final(failure: Failure) -> bool:
 
 
 def went_on(lines: Sequence[str], needed: int) -> bool:
+    """Whether these lines show that many steps of a training, or (1) the words with which one ends well."""
     return _progress(lines, needed) >= needed
 
 

@@ -19,7 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(torch.version.cuda is not None, reason="there is a card")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="the card without numbers needs a PyTorch without CUDA")
 @pytest.mark.parametrize("architecture", ["zimage", "sdxl"])
 def test_each_phase_holds_what_is_predicted(
     architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
