@@ -56,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
         for facts in seen.facts:
             progress.doing("rehearsing a step without data")
             told.append(looked_at(facts, options))
+    shown = f"-- {command_line(options.words, shell_here())}" if is_made else config
     texts = {
         "json": lambda: memory_json.render(told, config, __version__),
-        "html": lambda: memory_html.render(told, config, __version__),
+        "html": lambda: memory_html.render(told, shown, __version__),
     }
     screen = PAGE if options.output else console.screen()
-    shown = f"-- {command_line(options.words, shell_here())}" if is_made else config
     text = texts.get(options.format, lambda: paint(report.lines(told, shown, screen.width), screen))()
     console.emit(text, options.output, spare=config)
     return report.exit_code(told)

@@ -126,5 +126,7 @@ def test_a_report_names_the_command_and_not_the_file_made_of_it(
     main(["memory", "--no-rehearsal", "--", *COMMAND])
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"zdoctor memory -- {' '.join(COMMAND)} ") and "training step" in said
+    main(["memory", "--no-rehearsal", "--format", "html", "-o", "page.html", "--", *COMMAND])
+    assert f'<h1 dir="auto">zdoctor memory -- {" ".join(COMMAND)}</h1>' in Path("page.html").read_text()
     assert main(["memory", "sdxl.toml", "--", *COMMAND]) == 2
     assert "sdxl.toml and a command were named" in capsys.readouterr().err
