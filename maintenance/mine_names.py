@@ -276,17 +276,25 @@ def _versions(package: str, source: Path) -> Iterator[tuple[str, Sources]]:
     elif package == "python":
         yield from ((version, _of_stubs(source, version)) for version in PYTHONS)
     elif package in TRAINERS:
-        git = ["git", f"--git-dir={source}"]
+        yield from ((day, _of_commit(TRAINERS[package], source, at)) for day, at in commits(package, source))
+    else:
+        folders = (FOLDERS.get(package, package),)
+        yield from ((tag, _of_commit(folders, source, at)) for tag, at in commits(package, source))
+
+
+def commits(package: str, git_directory: Path) -> Iterator[tuple[str, str]]:
+    """Of a trainer the days, a month apart, and what it was then; of a library its releases, and their tags."""
+    git = ["git", f"--git-dir={git_directory}"]
+    if package in TRAINERS:
         newest = subprocess.check_output([*git, "log", "-1", "--format=%cs"], text=True).strip()
         for day in (*(day for day in MONTHS if day < newest), newest):
-            commit = subprocess.check_output(
-                [*git, "rev-list", "-1", f"--before={day}T23:59", "HEAD"], text=True
-            ).strip()
-            yield day, _of_commit(TRAINERS[package], source, commit)
+            before = [*git, "rev-list", "-1", f"--before={day}T23:59", "HEAD"]
+            if commit := subprocess.check_output(before, text=True).strip():
+                yield day, commit
     else:
-        for tag in subprocess.check_output(["git", f"--git-dir={source}", "tag"], text=True).split():
+        for tag in subprocess.check_output([*git, "tag"], text=True).split():
             if (made := _TAG.fullmatch(tag)) and release(made[1]) >= release(OLDEST[package]):
-                yield made[1], _of_commit((FOLDERS.get(package, package),), source, tag)
+                yield made[1], tag
 
 
 def sources_by_version(package: str, sources: Iterable[str]) -> dict[str, Sources]:

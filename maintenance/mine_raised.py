@@ -69,7 +69,7 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
         print(f"{package} {version}: {len(found)} texts", file=sys.stderr)
     files: dict[str, list[list[str]]] = defaultdict(list)
     for words, places in sorted(last.items()):
-        since, gone = _span(had[words], order)
+        since, gone = span(had[words], order)
         path = _common(path for path, _ in places)
         same = [one for _, one in places]
         function = _common(one.function for one in same) or _common(one.function.split(".")[-1] for one in same)
@@ -91,18 +91,18 @@ def mined(package: str, versions: Mapping[str, Sources]) -> dict[str, object]:
     return {
         "versions": order,
         "made": " ".join(sorted(made)),
-        "names": _by_span({name: _span(had, order) for name, had in names.items() if any(had)}),
+        "names": by_span({name: span(had, order) for name, had in names.items() if any(had)}),
         "files": {path: files[path] for path in sorted(files)},
     }
 
 
-def _span(had: Sequence[bool], order: Sequence[str]) -> tuple[str, str]:
+def span(had: Sequence[bool], order: Sequence[str]) -> tuple[str, str]:
     """The first version that has it and the first that has it no more, "" where no mined one lacks it."""
     first, end = had.index(True), len(had) - 1 - had[::-1].index(True)
     return order[first] if first else "", order[end + 1] if end + 1 < len(order) else ""
 
 
-def _by_span(names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+def by_span(names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """Names by "since gone", which many share."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, span in names.items():

@@ -18,6 +18,7 @@ from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
+from .options import refused_options
 from .own import own
 from .phrases import phrases
 from .question import excerpt, versions
@@ -66,7 +67,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     survived = [failure for failure in found if failure not in ended]
     failure = _named_above(lines, _decisive(ended), survived) if ended else None
     installed = versions(lines)
-    known = _known(failure, installed, lines) if failure is not None else None
+    known = (refused_options(failure) or _known(failure, installed, lines)) if failure is not None else None
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or (not _tries_another(failure) and _says_little(failure, known, rules)):

@@ -75,8 +75,8 @@ _ENDS = (
 # Those with which the system ends a process.
 ENDS = frozenset(name for name, _, _ in _ENDS) - {"Interrupted"}
 _ARGPARSE = re.compile(
-    r"^(?:\S+: )?error: (?P<message>argument .+|unrecognized arguments: .+|the following arguments are required: .+"
-    r"|ambiguous option: .+|one of the arguments .+)$"
+    r"^(?P<program>[\w.<>\[\] -]{1,60}: )?error: (?P<message>argument .+|unrecognized arguments: .+"
+    r"|the following arguments are required: .+|ambiguous option: .+|one of the arguments .+)$"
 )
 # Lines of argparse's usage.
 _OPTION = re.compile(r"(?:> ?)*\s*\[--?[a-z][\w-]*(?: [^\]]*)?\](?:\s|$)")
@@ -236,7 +236,7 @@ def _endings(lines: Lines) -> Iterator[Failure]:
                 yield _said(lines, at, name, lines[at].strip())
     for at in lines.holding("error: "):
         if (refused := _ARGPARSE.match(lines[at])) is not None:
-            yield _said(lines, at, "ArgumentError", refused["message"])
+            yield _said(lines, at, "ArgumentError", (refused["program"] or "") + refused["message"])
     if (shown := _usage(lines)) is not None:
         yield _said(lines, shown, "UsageShown", lines[shown].strip("> "))
     for at in lines.holding("Error running job: ", "!!! Exception during processing !!! "):

@@ -27,14 +27,18 @@ class ParserOptions:
         at, function = found
         if (at, name) not in self._known:
             self._known[at, name] = {}  # for a function that calls itself
-            made: dict[str, Key] = {}
-            for call, names in _calls(function):
-                if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                    made |= option(call, names)
-                else:
-                    made |= self._handed_on(at, call)
-            self._known[at, name] = made
+            self._known[at, name] = self.below(at, function)
         return self._known[at, name]
+
+    def below(self, file: str, node: ast.AST) -> dict[str, Key]:
+        """The options that the calls below a node of a file add."""
+        made: dict[str, Key] = {}
+        for call, names in _calls(node):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                made |= option(call, names)
+            else:
+                made |= self._handed_on(file, call)
+        return made
 
     def _handed_on(self, file: str, call: ast.Call) -> dict[str, Key]:
         """The options of a function that a call gives the parser to, or that makes one."""
