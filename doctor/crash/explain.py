@@ -24,6 +24,7 @@ from .phrases import phrases
 from .question import excerpt, versions
 from .raised import by_source
 from .refusals import refused
+from .specific import closest
 from .survived import READING, killed, outlived, went_on
 from .versions import by_version
 from .widths import by_widths
@@ -107,8 +108,7 @@ def _bare(lines: Lines) -> Failure | None:
 
 def _known(failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
     chain = failure.chain[:1] if _tries_another(failure) else failure.chain
-    firsts = ((part, next((one for one in table.known() if one.matches(part)), None)) for part in chain)
-    told = [known for part, first in firsts if (known := _closer(first, part, installed, lines)) is not None]
+    told = [known for part in chain if (known := _closer(closest(part), part, installed, lines)) is not None]
     if len(told) > 1 and _UNSET.search(failure.message):  # a handler lacked it, as the first came too early
         told = told[1:]
     return next((known for known in told if not known.vague), told[0] if told else None)
@@ -140,7 +140,7 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
     """What the lines right before a failure say, and what they are known for."""
     first = failure.begin - 1 - (_FAR_ABOVE if failure.name == UnboundLocalError.__name__ else _ABOVE)
     rest, count = lines.after(first), len(lines.between(first, failure.begin))
-    found = list(phrases(Lines(rest[:count], rest.numbers[:count]), table.known()))
+    found = phrases(Lines(rest[:count], rest.numbers[:count]), table.known())
     return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 

@@ -24,7 +24,7 @@ CERTAIN = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*)|)$")
 LOGGED = re.compile(
     r"\[?\d{4}-\d\d-\d\d[ T]|\[\d\d:\d\d:\d\d|[WEI]\d{4} \d\d:|wandb: |\[(?:RANK|rank|default|INFO|WARN|ERROR)|"
     r"(?:INFO|WARNING|ERROR|DEBUG)\b[ :]|={20}|-{20}|\+[-+]{8}|Segmentation fault|Aborted"
-    r"|(?:\S+: line \d+: +\d+ )?Killed|## [A-Z]|\S+\.py:\d+: \w*Warning: "
+    r"|(?:\S+: line \d+: +\d+ )?Killed|## [A-Z]|\S+\.py:\d+: \w*Warning: |[\w.]+ *:\d+ +\d{4}-\d\d-\d\d "
 )
 PROMPT = re.compile(r"(?:\([\w.-]+\) ?)?(?:(?:PS )?[A-Za-z]:\\[^>]*>|[\w.-]+@[\w.-]+[: ][^$#]*[$#])|```|[$%] ")
 

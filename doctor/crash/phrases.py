@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..model.crashes import Failure, Known
+from . import table
 from .failures import SAID
 from .lines import Lines
+from .specific import by_closeness
 
 MOST_LINES = 12
+MOST_ABOVE = 40  # among these are the frames of what a line says
 MOST_PROSE = 4
 _BEFORE = re.compile(
     r".*[\])>|]|.*\bmodule for custom nodes: |.*look up to see its traceback\):|\bbecause of the following error\b.*:"
@@ -21,14 +24,25 @@ _HANDLING = re.compile(r"Error running on_error: ")
 _PROSE = re.compile(r"[a-z]+[:,]?")
 
 
-def phrases(lines: Lines, table: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
-    """The known failures whose words a line has, in the table's order; each with the last place of it."""
-    all_words = tuple({word for known in table for word in known.words})
-    for known in table:
+def phrases(lines: Lines, entries: Sequence[Known]) -> list[tuple[Failure, Known]]:
+    """The known failures whose words a line has, each with the last place of it: the one that knows most first, and
+    what is vague last, as another line tells more."""
+    found = {known: said for said, known in _spoken(lines, entries)}
+    return [(found[known], known) for known in sorted(by_closeness(found), key=_vague)]
+
+
+def _vague(known: Known) -> tuple[bool, bool]:
+    return known in table.general(), known.vague
+
+
+def _spoken(lines: Lines, entries: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
+    all_words = tuple({word for known in entries for word in known.words})
+    for known in entries:
         if not known.words:
             continue
         for at in reversed(lines.holding(*known.words)):
-            if _HANDLING.match(lines[at]):
+            around = lines[max(0, at - MOST_ABOVE) : at + MOST_LINES]
+            if _HANDLING.match(lines[at]) or (known.where and not re.search(known.where, "\n".join(around))):
                 continue
             told = [line.strip() for line in lines[at : at + MOST_LINES]]
             whole = (" ".join(" ".join(told).split()), "".join(told))  # a window breaks lines amid a word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from .record import dataclass, field
 from .trainer import takes_in
@@ -166,6 +166,7 @@ def _short(text: str) -> str:
     return words if len(words) <= _MOST else f"{words[:_MOST]}…"
 
 
+@lru_cache(maxsize=16)  # hundreds of entries look into the same message
 def _told(text: str) -> tuple[str, str]:
     """Messages are broken into lines by their writers, and by panels as wide as the window; of those of one line the
     log does not show the end."""

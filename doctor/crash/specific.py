@@ -1,0 +1,43 @@
+"""Which of several known failures answers, where a message has the words of all: the one that knows more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from ..model.crashes import Failure, Known
+from ..model.record import replace
+from . import table
+from .failures import REPORTED, SAID, failures
+from .lines import clean
+
+
+def closest(failure: Failure) -> Known | None:
+    """The one that knows most of a failure; None where there is none."""
+    return next(iter(by_closeness(one for one in table.known() if one.matches(failure))), None)
+
+
+def by_closeness(fitting: Iterable[Known]) -> list[Known]:
+    """Those that fit one failure, the one that knows most of it first.
+
+    What is true of any failure of a shape comes last, and before it what only came after another one. Of two others
+    the general one is that whose words the other's sample has, too. Where that is so of both or of neither, what
+    names the place in the code comes first; of equals the table's order tells.
+    """
+    told = list(fitting)
+    return sorted(told, key=lambda one: _generality(one, told)) if len(told) > 1 else told
+
+
+def _generality(known: Known, others: Sequence[Known]) -> tuple[bool, bool, int, bool]:
+    anywhere = replace(known, where="")
+    taken_in = sum(anywhere.matches(_example(other)) for other in others if other is not known)
+    return known in table.general(), known.messenger, taken_in, not known.where
+
+
+@cache
+def _example(known: Known) -> Failure:
+    """The failure that an entry is written for."""
+    if not known.sample:
+        return Failure(SAID if known.line else REPORTED, known.line or "".join(known.words[:1]), (), 1)
+    found = failures(clean(known.sample))
+    return found[-1] if found else Failure(SAID, known.sample, (), 1)
