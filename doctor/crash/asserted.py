@@ -6,7 +6,7 @@ import re
 
 from ..model.crashes import Failure, Known
 from .messages import CUT_OFF
-from .phases import place_of
+from .stages import place_of
 
 _ASSERT = re.compile(r"assert\s+(?P<what>.+?)(?:,\s*f?[\"'(].*)?$")
 # A package that is asked for: FLASH_ATTN_2_AVAILABLE, is_xformers_available(), HAS_TRITON, triton is not None.

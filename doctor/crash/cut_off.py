@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PureWindowsPath
 
 from ..model.crashes import Failure, Frame, Known
 from ..model.record import replace
 from .messages import CUT_OFF
-from .phases import PHASES, doing, place_of, working
+from .stages import Stage, by_code, by_import, by_lines, by_package, by_script, place_of
 
 # Files that only hand a call on.
 _HANDS_ON = re.compile(
@@ -19,63 +18,19 @@ _HANDS_ON = re.compile(
 )
 # What a line of code calls, without the arguments; of what makes an optimizer, that it does.
 _CALLED = re.compile(r"[\w.]+\((?:params, defaults)?")
+_OF_ANYTHING = ("super(", "str(", "len(", "list(", "int(")
 _IMPORT = re.compile(r"(?:from (?P<module>[\w.]+) import|import (?P<whole>[\w.]+))")
 # Code that imports for others.
 _IMPORTING = re.compile(r"[/\\]import_utils\.py$|[/\\]importlib[/\\]|^\W*<frozen importlib")
-# How what is printed right before a traceback begins, and what is done then.
-_SAID_BEFORE = tuple(
-    (re.compile(begun), next((phase, often) for _, phase, often in PHASES if phase == named))
-    for begun, named in (
-        (r"^(?:INFO:? *)?[Ss]aving\b", "saving"),
-        (r"(?i)\bcaching latents", "encoding pictures with the VAE"),
-        (r"^(?:steps?|epoch):? +\d+%", "computing a step"),
-    )
-)
-# What a trainer's script is for, by its name, and what fails in it most.
-_SCRIPTS = tuple(
-    (re.compile(name), phase, often)
-    for name, phase, often in (
-        (
-            r"cache_latents",
-            "caching latents",
-            "a VAE or image encoder of another model or kind (only a part of one), the card's memory, or a "
-            "picture or video that is damaged",
-        ),
-        (
-            r"cache_text_encoder_outputs",
-            "caching what becomes of captions",
-            "a text encoder of another model or layout, the card's memory, or captions that are missing",
-        ),
-        (
-            r"train_network|^train_\w*lora|^(?:flux|sdxl|sd3|lumina|hunyuan|wan|qwen)\w*_train",
-            "preparing or doing a training",
-            "caches that are missing or of another task (make both anew with this model's own scripts), a file of "
-            "another model, the card's memory, or another process of several that failed first",
-        ),
-    )
-)
+# Where pip builds a package.
+_BUILT = re.compile(r"[/\\]pip-(?:install|req-build)-\w+[/\\](?P<name>[\w.-]+?)_[0-9a-f]{32}[/\\]")
+_AT_WORK = 2  # of the last frames, whose files tell
 # Exceptions that say little without their words.
 _WORDED = frozenset(
     ("RuntimeError", "ValueError", "OSError", "TypeError", "KeyError", "AttributeError", "ImportError")
 )
 _LOOK = "Look at the end of the output where it was made: the line that names the error comes after the last frame."
 _SOURCE = "https://docs.python.org/3/library/traceback.html"
-
-
-# What is imported, and why that fails most often.
-_IMPORTED = (
-    (
-        ("torchcodec",),
-        "no shared libraries of FFmpeg that it knows (on Windows a full-shared build whose bin is in PATH), or a "
-        "torchcodec that was built for another torch",
-    ),
-    (
-        ("xformers", "flash_attn", "sageattention", "bitsandbytes", "torchvision", "torchaudio", "torchao", "triton"),
-        "a build that is for another torch, CUDA, card or Python than the ones installed, or is not installed",
-    ),
-    (("tkinter", "customtkinter"), "a Python without Tk (python3-tk, or a Python of python.org)"),
-    (("cv2",), "a library of the system that is missing (libGL), or several packages of OpenCV over each other"),
-)
 
 
 def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
@@ -93,30 +48,29 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     # The frame that is cut in its own line shows no code; it is what the frame before it calls.
     calling = last if last.code or len(shown) == 1 else shown[-2]
     called = _CALLED.findall(calling.code)
-    told = doing(" ".join(called), last.function)
+    stage = by_code(" ".join(called), last.function, (last, *failure.frames[-_AT_WORK:]))
     imports = (
-        [] if told else [one for one in failure.frames if _IMPORT.match(one.code) or _IMPORTING.search(one.file)]
+        [] if stage else [one for one in failure.frames if _IMPORT.match(one.code) or _IMPORTING.search(one.file)]
     )
-    if imports:
+    if imports and stage is None:
         return _importing(known, imports)
-    at, told = last, told or working(_package(last))
-    if told is None:  # what the frames around it are at
-        around = ((one, doing(" ".join(_CALLED.findall(one.code)), one.function)) for one in reversed(shown))
-        at, told = next(((one, said) for one, said in around if said is not None), (last, None))
-    if told is not None:
-        phase, often = told
-        place = place_of(at)
-        return replace(
-            known,
-            cause="The log ends amid a traceback, before it says what went wrong. "
-            f"The program was {phase} at {place}; what fails there most often: {often}.",
+    at, stage = last, stage or by_package(_package(last))
+    if stage is None:  # what the frames around it are at
+        around = (
+            (one, by_code(" ".join(_CALLED.findall(one.code)), one.function, (one,))) for one in reversed(shown)
         )
-    named = [one for one in called if one not in ("super(", "str(", "len(", "list(", "int(")] or called
+        at, stage = next(((one, found) for one, found in around if found is not None), (last, None))
+    if stage is not None:
+        return _told(known, stage, _built(failure.frames) or place_of(at))
+    named = [one for one in called if one not in _OF_ANYTHING] or called
     call = named[0].partition("(")[0].lstrip(".") if named else ""
-    if not call or call == "main":
-        shown_before = _shown_before(known, before) or _script(known, shown)
-        if shown_before is not None or not call:
-            return shown_before
+    script = by_script(shown)
+    if (said := _shown_before(known, before)) is not None and call in ("", "main"):
+        return said
+    if script is not None:
+        return _told(known, *script)
+    if not call:
+        return None
     place = place_of(calling)
     return replace(
         known,
@@ -125,31 +79,26 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     )
 
 
+def _told(known: Known, stage: Stage, place: str) -> Known:
+    phase, often = stage.doing, stage.often
+    return replace(
+        known,
+        cause="The log ends amid a traceback, before it says what went wrong. "
+        f"The program was {phase} at {place}; what fails there most often: {often}.",
+        do=f"{_LOOK} {stage.do}".strip(),
+    )
+
+
 def _shown_before(known: Known, before: Sequence[str]) -> Known | None:
     """What the program said that it was at, as the traceback began."""
-    said = [line.strip() for line in before if line.strip()]
-    found = (told for line in reversed(said) for begun, told in _SAID_BEFORE if begun.search(line))
-    if (told := next(found, None)) is None:
+    if (stage := by_lines(before)) is None:
         return None
-    phase, often = told
+    phase, often = stage.doing, stage.often
     return replace(
         known,
         cause="The log ends amid a traceback, before it says what went wrong. By the lines before it the program was "
         f"{phase}; what fails there most often: {often}.",
-    )
-
-
-def _script(known: Known, shown: Sequence[Frame]) -> Known | None:
-    """What the script is for of which no more is shown than that it was started."""
-    names = (PureWindowsPath(frame.file).name for frame in shown)
-    begun = next(((one, name) for name in names for one in _SCRIPTS if one[0].search(name)), None)
-    if begun is None:
-        return None
-    (_, phase, often), name = begun
-    return replace(
-        known,
-        cause="The log ends amid a traceback, before it says what went wrong. The program was "
-        f"{phase} at {name}; what fails there most often: {often}.",
+        do=f"{_LOOK} {stage.do}".strip(),
     )
 
 
@@ -167,9 +116,9 @@ def _importing(known: Known, imports: Sequence[Frame]) -> Known:
         )
     frame, found = begun[-1]
     what, place = found["module"] or found["whole"], place_of(frame)
-    often = next((told for package, told in _IMPORTED if what.partition(".")[0] in package), "")
     tried = f'Look at the end of the output; python -c "import {what}" in the same environment shows the error, too.'
-    if often:
+    if (stage := by_import(what)) is not None:
+        often = stage.often
         return replace(
             known,
             cause="The log ends amid a traceback, before it says what went wrong. The program was importing "
@@ -190,3 +139,8 @@ def _package(frame: Frame) -> str:
         return ""
     found = re.search(r"(?:site|dist)-packages[/\\]([\w.]+)", frame.file)
     return found[1] if found is not None else ""
+
+
+def _built(frames: Sequence[Frame]) -> str:
+    """The package that is being built, "" where none is."""
+    return next((found["name"] for one in reversed(frames) if (found := _BUILT.search(one.file)) is not None), "")

@@ -14,6 +14,7 @@ from . import table
 from .asserted import asserted
 from .cut_off import cut_off
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
+from .fault import fault
 from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
@@ -129,11 +130,11 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     told = (
         by_version(failure, installed)
         or by_widths(failure)
+        or own(failure)
         or cut_off(failure, before)
         or asserted(failure)
-        or own(failure)
     )
-    return told or nothing(failure) or known
+    return told or fault(failure) or nothing(failure) or known
 
 
 def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..model.crashes import Failure, Known
-from .phases import place_of
+from .stages import place_of
 
 _NAME = re.compile(r"^['\"](?P<name>[\w./ -]{1,80})['\"]$")
 _SHORT = re.compile(r"(?:list|tuple|string|index) (?:index )?(?:\d+ )?(?:is )?out of (?:range|bounds)")

@@ -6,6 +6,7 @@ import re
 from pathlib import PureWindowsPath
 
 from ..model.crashes import Failure, Known
+from .owners import owner
 
 _WORDS = "NoneType"
 # A name, what it holds and what it gives: self.model, parts[0].text, load(x).
@@ -47,15 +48,20 @@ def nothing(failure: Failure) -> Known | None:
         return None
     what = found.pop()
     place = f"{PureWindowsPath(frame.file).name}:{frame.line}"
+    cause = (
+        f"{what} is nothing (None) at {place}, in {frame.function}: a part of the model, a setting or a library "
+        "that was not named, not loaded, or could not be made; or the program released it before."
+    )
+    if (program := owner(frame)) and not frame.is_library:
+        cause = (
+            f"{what} is nothing (None) at {place}, in {frame.function}: {program} does not set it with these "
+            "settings, a fault of its version; or a part of the model or a file was not named, not found or "
+            "not loaded."
+        )
     return Known(
-        cause=(
-            f"{what} is nothing (None) at {place}, in {frame.function}: a part of the model, a setting or a library "
-            "that was not named, not loaded, or could not be made; or the program released it before."
-        ),
-        do=(
-            f"Look which setting or file {what} comes from; what could not be loaded or found is most often said in "
-            "the warnings above. Where all is named, update the trainer, or take its release before."
-        ),
+        cause,
+        f"Look which setting or file {what} comes from; what could not be loaded or found is most often said in "
+        "the warnings above. Where all is named, update the trainer, or take its release before.",
         error=failure.name,
         vague=True,
         source="https://docs.python.org/3/library/constants.html#None",

@@ -20,11 +20,24 @@ _PARTS = re.compile(
     re.I,
 )
 _LEAST = 2
+_CHECKOUT = re.compile(
+    r".*?[\\/](?:musubi-tuner|sd-scripts|ai-toolkit|SimpleTuner|diffusion-pipe|OneTrainer)(?=[\\/])"
+)
 SOURCE = "https://git-scm.com/book/en/v2/Git-Tools-Submodules"
 
 
 def own(failure: Failure) -> Known | None:
     """What is told of it, where the path shows that it is the program's own."""
+    if (mixed := _copies(failure.frames)) is not None:
+        one, other = mixed
+        return Known(
+            f"The code of two copies of the program is mixed: {one} was started, and what it imports comes from "
+            f"{other}, which may be of another version.",
+            "pip uninstall the copy that is imported (until pip finds none), then in the folder that is started: "
+            "pip install -e . (or start the one that is installed).",
+            error=failure.name,
+            source="https://setuptools.pypa.io/en/latest/userguide/development_mode.html",
+        )
     message = " ".join(failure.message.split())
     asked = _IMPORTED.search(message)
     if asked is not None and _beside(asked["file"], failure.frames):
@@ -48,6 +61,17 @@ def own(failure: Failure) -> Known | None:
             error=failure.name,
             source=SOURCE,
         )
+    return None
+
+
+def _copies(frames: tuple[Frame, ...]) -> tuple[str, str] | None:
+    """The folders of two checkouts of one program whose code is in the frames."""
+    roots = [found[0] for one in frames if not one.is_library and (found := _CHECKOUT.match(one.file)) is not None]
+    named: dict[str, str] = {}
+    for root in roots:
+        name = re.split(r"[\\/]", root)[-1]
+        if named.setdefault(name, root) != root:
+            return named[name], root
     return None
 
 

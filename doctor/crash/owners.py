@@ -34,5 +34,5 @@ def owner(frame: Frame) -> str:
         return package[1]
     if (added := _ADDED.search(frame.file)) is not None:
         return added[1]
-    file = frame.file.replace("\\", "/")
-    return next((name for name in sorted(TRAINERS) if f"/{name}/" in file or file.startswith(f"{name}/")), "")
+    file = "/" + frame.file.replace("\\", "/").replace("_", "-").lower()
+    return next((name for name in sorted(TRAINERS) if f"/{name.replace('_', '-').lower()}/" in file), "")

@@ -19,7 +19,7 @@ from ..trainers import loaded, trainers
 
 FOLDER = Path(__file__).with_name("known")
 ZDOCTOR = FOLDER.parents[2]
-# In this order the first failure that fits counts; those of the trainers' rooms come before.
+# Of entries that know as much of a failure (specific.py) the first counts; those of the trainers' rooms come before.
 SUBJECTS = (
     *("scripts", "other_trainers", "hub", "tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
     *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around", "basics"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import get_args
 
+from zdoctor.doctor.crash.stages import stages
 from zdoctor.doctor.crash.table import known, warned
 from zdoctor.doctor.examine.judged import AREAS
 from zdoctor.doctor.model import SEVERITIES
@@ -73,6 +74,9 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
         for name, text in words.sections(rule):
             if name not in ("Upstream", "Signature"):
                 yield from (("explain", part, f"{rule.id} {name}") for part in words.paragraphs(text))
+    for stage in stages():
+        texts = (stage.doing, stage.often, stage.do, stage.skip)
+        yield from (("rules", text, "doctor/crash/stages.yaml") for text in texts if text)
     for failure in (*known(), *warned()):
         texts = (failure.cause, failure.do, failure.avoid, failure.also)
         yield from (("crash", text, failure.source) for text in texts if text)

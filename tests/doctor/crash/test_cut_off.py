@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from zdoctor.doctor.crash import explain
 from zdoctor.doctor.crash.messages import CUT_OFF
+from zdoctor.doctor.crash.stages import stages
 from zdoctor.doctor.model.crashes import Explanation
 
 from .test_cases import SIGNATURES
@@ -73,6 +76,39 @@ def seen(text: str) -> Explanation:
             '  File "/v/site-packages/torchcodec/__init__.py", line 7, in <module>\n',
             "no shared libraries of FFmpeg",
         ),
+        # whose files are at work, even where the line is cut or was only handed on
+        (
+            '  File "/x/train.py", line 9, in call_dit\n    pred = model(x)\n'
+            '  File "/v/site-packages/torch/_dynamo/eval_frame.py", line 663, in _fn\n    raise e from None\n'
+            '  File "/v/site-packages/torch/_inducto',
+            "compiling the model (torch.compile) at call_dit (train.py:9)",
+        ),
+        (
+            '  File "/v/Lib/site-packages/triton/runtime/jit.py", line 617, in run\n    kernel.run(grid_0, stream)\n'
+            '  File "/v/Lib/site-packages/triton/compiler/compiler.py", line ',
+            "compiling or starting a kernel of Triton",
+        ),
+        (
+            '  File "/x/wan_video_vae.py", line 8, in forward\n    x = self.conv(x)\n',
+            "encoding pictures with the VAE at forward (wan_video_vae.py:8)",
+        ),
+        (
+            '  File "/x/train.py", line 8, in evaluate_single\n'
+            "    batches = get_data_iterator_for_step(eval_dataloader, engine)\n",
+            "a bucket with fewer entries than micro batch",
+        ),
+        # the package that pip builds
+        (
+            '  File "/tmp/pip-install-czq/odd-torch_8f96b99566704602b10015a5c090d4ad/setup.py", line 5, in <module>\n'
+            "    setuptools.setup(\n"
+            '  File "/v/site-packages/setuptools/_distutils/core.py", line 8, in setup\n    run_commands(dist)\n',
+            "building a package at odd-torch;",
+        ),
+        # what the script is for, where its last call is no word of ours
+        (
+            '  File "/x/wan_cache_latents.py", line 8, in start\n    thing(1).build(2)\n',
+            "caching latents at wan_cache_latents.py",
+        ),
         # of an exception's name two letters are left
         ('  File "/x/train.py", line 8, in step\n    optimizer.step()\nAt', "taking the optimizer's step"),
         # or whose code is at work
@@ -85,6 +121,34 @@ def seen(text: str) -> Explanation:
 def test_what_the_program_was_at_as_the_text_ends(frames: str, words: str) -> None:
     told = seen(HEAD + MAIN + frames)
     assert told.failure is not None and told.failure.name == CUT_OFF and words in told.cause
+
+
+def test_checkpointing_is_no_compiling() -> None:
+    """torch's own way to switch dynamo off goes through its files, too."""
+    frames = (
+        '  File "/x/model.py", line 8, in forward\n    x = checkpoint(block, x)\n'
+        '  File "/v/site-packages/torch/_compile.py", line 32, in inner\n    return disable_fn(*args)\n'
+        '  File "/v/site-packages/torch/_dynamo/eval_frame.py", line 600, in _fn\n    return fn(*args)\n'
+    )
+    assert "computing a step" in seen(HEAD + MAIN + frames).cause
+
+
+def test_code_of_two_checkouts_is_told() -> None:
+    two = (
+        '  File "/a/musubi-tuner/cache.py", line 4, in <module>\n    main()\n'
+        '  File "/b/musubi-tuner/src/musubi_tuner/cache.py", line 369, in main\n    thing(1).build(2)\n'
+    )
+    assert "/a/musubi-tuner was started, and what it imports comes from /b/musubi-tuner" in seen(HEAD + two).cause
+    assert "two copies" not in seen(HEAD + two.replace("/b/", "/a/")).cause
+
+
+def test_each_stage_of_the_table_says_enough_and_can_be_found() -> None:
+    for stage in stages():
+        assert stage.often and (stage.doing or stage.imports), stage
+        by = [stage.calls, stage.files, stage.package, stage.said, stage.script, stage.imports]
+        assert any(by), stage
+        for pattern in by:
+            re.compile(pattern)
 
 
 @pytest.mark.parametrize(
