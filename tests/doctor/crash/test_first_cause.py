@@ -79,7 +79,7 @@ def test_a_package_that_a_program_needs_has() -> None:
 
 # (the one frame that is left of a log, what was going on)
 STAGES = {
-    "batch = self._next_batch()": "reading the dataset",
+    "batch = self._next_batch()": "fetching a batch from the dataset",
     "return torch.cuda.get_device_name(device)": "asking for the card",
     "super().run_command(command)": "building a package",
 }
