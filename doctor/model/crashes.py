@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
+from .literals import literals
 from .record import dataclass, field
 from .trainer import takes_in
 
@@ -152,6 +153,9 @@ def _in(pattern: str, text: str) -> bool:
 
 def _found(pattern: str, text: str) -> re.Match[str] | None:
     whole, first = _told(text)
+    needed = literals(pattern)
+    if needed and not any(word in whole or word in first for word in needed):
+        return None
     compiled = _compiled(pattern)
     return compiled.search(whole) or compiled.search(first)
 
