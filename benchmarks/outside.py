@@ -1,16 +1,18 @@
 """What others measured of a training's memory, beside what is predicted of the same settings.
 
-    python benchmarks/outside.py [--reserved CHECKOUT] [CONFIG ...]
+    python benchmarks/outside.py [--rehearsed CHECKOUTS] [CONFIG ...]
 
 The points are in outside_points.tsv, each with its address and the figure as it is given there. What a point does not
 say is its config's below, which is the trainer's own example. "allocated" is the most that PyTorch's allocator gave
 out, in which CUDA's context is not, but two of cuBLAS's workspaces are (32 MiB each on an H100); of "steps" alone, or
 of "all" phases. "nvidia-smi" or "of the process" is what the allocator took from the driver, and the context: it
-keeps what it gave out before, in pieces. Where it is "not said" what was looked at, it may be either. GB of tools
+keeps what it gave out before, in pieces. Where it is "not said" what was looked at, it is taken for that. GB of tools
 that count in 1024s are taken as GiB. The prediction is what `zdoctor check` says of a model that is not on this
-machine: what is given out at the peak, and the context. With --reserved (the checkouts of musubi-tuner, its src, and
-of sd-scripts, "A:B") the steps of their points are rehearsed in full on a copy of PyTorch's allocator
-(doctor/train/rehearsal/allocator.py), which says what nvidia-smi would show: the last column.
+machine: what is given out at the peak, and the context. With --rehearsed (the checkouts of SimpleTuner, of
+musubi-tuner, its src, and of sd-scripts, "A:B:C") steps are rehearsed in full on a copy of PyTorch's allocator
+(doctor/train/rehearsal/allocator.py), which says what it counts as given out, and what nvidia-smi would show: the
+last column, beside its error. A point that is `apart` is no figure of what can be predicted, and says why: it has
+a star, and is not counted.
 """
 
 from __future__ import annotations
@@ -171,6 +173,7 @@ class Point(NamedTuple):
     unit: str
     measured: str
     address: str
+    apart: str = ""
 
 
 def points() -> Iterator[Point]:
@@ -263,53 +266,61 @@ def _predicted(point: Point, run: Run) -> int | Unknown:
     return peak - CONTEXT + WORKSPACES if point.measured.startswith("allocated") else peak
 
 
-def shown_more(point: Point) -> int:
-    """Bytes that PyTorch's allocator takes from the driver beyond what it gives out at the peak of two steps."""
+def measured_more(point: Point) -> int:
+    """Bytes that PyTorch's allocator counts, as the point does, beyond the tensors at the peak of two steps."""
     from zdoctor.maintenance.cases import held_by_trainer
     from zdoctor.maintenance.native_meta import use_native_meta
 
     use_native_meta()
     run = run_of(point)
+    if run.recipe.offload.interval > 1:  # segments, which are not rehearsed
+        return 0
     folder = ModelFolder(run.recipe.base_model or "", "absent", run.recipe.base_model)
     on = placed(run, folder, (), SYSTEM, (CARD,))
-    assert isinstance(on, Placed) and on.case.sizes.of_kohya is not None, on
-    held = held_by_trainer(on.case, on.case.sizes.of_kohya.steps, {}, steps=2)
-    return held.reserved - held.peak
+    assert isinstance(on, Placed), on
+    of_kohya, class_name = on.case.sizes.of_kohya, family_of(run.recipe.architecture).class_name
+    name = of_kohya.steps if of_kohya else f"{run.trainer}/{class_name}"
+    held = held_by_trainer(on.case, name, {}, steps=2, exact=True)
+    return (held.allocated if point.measured.startswith("allocated") else held.reserved) - held.peak
 
 
-def main(configs: list[str], *, reserved: bool) -> None:
-    errors: list[float] = []
-    unknown = beyond = 0
+def main(configs: list[str], *, rehearsed: bool) -> None:
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    exact: dict[bool, list[float]] = {True: [], False: []}
+    unknown = 0
     for point in points():
         if configs and point.config not in configs:
             continue
-        said, words = predicted(point), f"{point.config} {' '.join(point.options)}"
+        said, words = predicted(point), f"{point.config} {' '.join(point.options)}" + " *" * bool(point.apart)
         if isinstance(said, Unknown):
             unknown += 1
             print(f"{words:110} {point.figure:7.2f}        – {said.reason}")
             continue
-        errors.append(said / GIB / point.figure - 1)
-        most = (said + shown_more(point)) / GIB if reserved and not point.measured.startswith("allocated") else 0.0
-        beyond += most > 0 and point.figure > most / 0.95
-        print(
-            f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[-1]:+7.1%}" + f" {most:8.2f}" * bool(most),
-            flush=True,
-        )
+        counts = not point.apart
+        errors[counts].append(said / GIB / point.figure - 1)
+        line = f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[counts][-1]:+7.1%}"
+        if rehearsed:
+            most = (said + measured_more(point)) / GIB
+            exact[counts].append(most / point.figure - 1)
+            line += f" {most:8.2f} {exact[counts][-1]:+7.1%}"
+        print(line, flush=True)
+    for counts, which in ((True, f"points predicted, {unknown} not"), (False, "points (*) apart")):
+        for found, by in ((errors, "in what is given out"), (exact, "as it was measured")):
+            if found[counts]:
+                print(f"{len(found[counts])} {which}; {by}: {_summed(found[counts])}")
+
+
+def _summed(errors: list[float]) -> str:
     near, low = (sum(map(held, errors)) for held in (lambda one: abs(one) <= 0.1, lambda one: one < -0.05))
-    if errors:
-        print(
-            f"{len(errors)} points predicted, {unknown} not; {near / len(errors):.0%} within 10 %, "
-            f"{low} more than 5 % too low; from {min(errors):+.1%} to {max(errors):+.1%}"
-            + f"; {beyond} show more than 5 % above what the allocator takes"
-            * reserved
-        )
+    span = f"from {min(errors):+.1%} to {max(errors):+.1%}"
+    return f"{near / len(errors):.0%} within 10 %, {low} more than 5 % too low, {span}"
 
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    if "--reserved" in given:
-        place = given.index("--reserved")
+    if "--rehearsed" in given:
+        place = given.index("--rehearsed")
         sys.path[:0] = given[place + 1].split(os.pathsep)
-        main(given[:place] + given[place + 2 :], reserved=True)
+        main(given[:place] + given[place + 2 :], rehearsed=True)
     else:
-        main(given, reserved=False)
+        main(given, rehearsed=False)

@@ -29,11 +29,17 @@ _WHOLE = words(
 
 
 class Autocast(TorchFunctionMode):
-    """What autocast does, but where a class turns it off, or to another type."""
+    """What autocast does, but where a class turns it off, or to another type.
+
+    With `caches` what was made of weights that learn stays until the outermost autocast ends, as PyTorch has it.
+    Without, what a block keeps can be told from what autocast does.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.enabled, self.dtype = True, torch.bfloat16
+        self.caches, self.depth = False, 0
+        self.made: dict[int, Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -62,14 +68,26 @@ class Autocast(TorchFunctionMode):
         """In place of torch.autocast where a class says it."""
         before = self.enabled, self.dtype
         self.enabled, self.dtype = enabled, dtype
+        self.depth += 1
         try:
             yield
         finally:
             self.enabled, self.dtype = before
+            self.depth -= 1
+            if not self.depth:
+                self.made.clear()
 
     def _half(self, value: Any) -> Any:
         is_other = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != self.dtype
-        return value.to(self.dtype) if self.enabled and is_other else value
+        if not (self.enabled and is_other):
+            return value
+        if not (
+            self.caches and self.depth and value.is_leaf and value.requires_grad and value.dtype == torch.float32
+        ):
+            return value.to(self.dtype)
+        if id(value) not in self.made:
+            self.made[id(value)] = value.to(self.dtype)
+        return self.made[id(value)]
 
 
 def _whole(value: Any) -> Any:

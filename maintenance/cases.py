@@ -20,14 +20,28 @@ from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.rehearsal.inputs import Batch
 from zdoctor.doctor.train.rehearsal.step import Step, rehearsed
 from zdoctor.doctor.train.rehearsal.watch import Held
+from zdoctor.maintenance.kohya_classes import AUTOCAST
 from zdoctor.maintenance.of_trainers import OF_TRAINERS as OF
 from zdoctor.maintenance.of_trainers import own_of_trainer
 
 
-def held_by_trainer(case: Case, name: str, changed: Mapping[str, Any], steps: int = 1) -> Held:
-    """Of the class "TRAINER/CLASS"; `changed` is what differs from its first published config in SimpleTuner."""
+def held_by_trainer(
+    case: Case, name: str, changed: Mapping[str, Any], *, steps: int = 1, exact: bool = False
+) -> Held:
+    """Of the class "TRAINER/CLASS"; `changed` is what differs from its first published config in SimpleTuner.
+
+    `exact` is with all that autocast keeps, and without gradients of a step before: kohya's trainers take them away.
+    """
     by_simpletuner = name.startswith("SimpleTuner/")
-    return rehearsed((_of_simpletuner(case, name, changed) if by_simpletuner else _of_kohya(case, name)), steps=steps)
+    step = _of_simpletuner(case, name, changed) if by_simpletuner else _of_kohya(case, name)
+    AUTOCAST.caches = exact
+    try:
+        return rehearsed(step, optimizer=_Sgd if exact and not by_simpletuner else None, steps=steps)
+    finally:
+        AUTOCAST.caches = False
+
+
+_Sgd = partial(torch.optim.SGD, lr=0.0, foreach=False)
 
 
 def _of_simpletuner(case: Case, name: str, changed: Mapping[str, Any]) -> Step:

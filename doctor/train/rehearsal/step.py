@@ -219,7 +219,7 @@ def rehearsed(
             for _ in range(steps):
                 _one(model, args, named, alive, watch, optimize)
             held.whole = alive.trail
-    held.reserved = alive.allocator.most_reserved
+    held.reserved, held.allocated = alive.allocator.most_reserved, alive.allocator.most_allocated
     held.peak, held.at_peak = alive.peak, {label: size for label, size in alive.at_peak.items() if size}
     return held
 

@@ -19,7 +19,8 @@ GRADIENTS = "gradients"
 class Held:
     """Bytes: of what is there before the step (`static`), at the `peak`, and by what it is there (`at_peak`).
 
-    `reserved` is the most that CUDA's allocator would have taken from the driver for it.
+    `reserved` is the most that CUDA's allocator would have taken from the driver for it, and `allocated` the most
+    that it would count as given out: a block that was not split counts as a whole.
 
     `before` has all that was alive until the first block ran, `after` for each list of blocks what was alive after
     each block in forward; `forward` and `backward` all that was alive while the last block of a list ran and while
@@ -30,6 +31,7 @@ class Held:
     static: int = 0
     peak: int = 0
     reserved: int = 0
+    allocated: int = 0
     at_peak: dict[str, int] = field(default_factory=dict)
     drawing: list[int] = field(default_factory=list)
     whole: list[int] = field(default_factory=list)
