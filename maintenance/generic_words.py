@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from zdoctor.doctor.crash import table
-from zdoctor.doctor.crash.raised import RAISED
+from zdoctor.doctor.crash.sources import RAISED
 from zdoctor.doctor.model.crashes import Failure, Known
 
 from .mine_names import sources_by_version

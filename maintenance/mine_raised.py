@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from zdoctor.doctor.crash.fingerprints import fingerprint_of
-from zdoctor.doctor.crash.raised import RAISED
+from zdoctor.doctor.crash.sources import RAISED
 from zdoctor.doctor.crash.versions import release
 
 from .mine_names import TRAINERS, Sources, sources_by_version

@@ -1,4 +1,4 @@
-"""A fault of the program that runs, by the shape of its exception: no setting or file of a user makes such ones."""
+"""A fault of the program that runs or of a package, by the shape of an exception that no setting makes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,28 @@ SOURCE = "https://docs.python.org/3/tutorial/errors.html#exceptions"
 
 def fault(failure: Failure) -> Known | None:
     """What is told of it, where the frames show whose code is at fault."""
+    return _of_package(failure) or _of_program(failure)
+
+
+def _of_package(failure: Failure) -> Known | None:
+    """A name that a package's own code lacks, as it sets it only where something else could be loaded."""
+    frame = failure.frames[-1] if failure.frames else None
+    asked = _NAME.match(" ".join(failure.message.split())) if failure.name == "NameError" else None
+    if frame is None or asked is None or not frame.is_library or not (package := owner(frame)):
+        return None
+    name, place = asked["name"], place_of(frame)
+    return Known(
+        f"{package} lacks {name} in its own code at {place}, most often as it sets that only where its compiled "
+        "library, or a package that it needs for this, could be loaded; else this release of it has a fault.",
+        f"Look above for what {package} warned of at the start. Install it anew, in a version that is built for this "
+        "torch and card, or choose a setting (optimizer, attention, quantization) that does without it.",
+        error=failure.name,
+        vague=True,
+        source=SOURCE,
+    )
+
+
+def _of_program(failure: Failure) -> Known | None:
     frame = failure.frame
     program = owner(frame) if frame is not None and not frame.is_library else ""
     what = _what(failure, frame) if frame is not None and program else ""

@@ -1,28 +1,25 @@
-"""What packages say themselves as they stop, and whose classes and functions there are, where no entry knows more.
+"""What packages say themselves as they stop, where no entry knows more.
 
-maintenance/mine_raised.py writes `raised/PACKAGE.json.gz`, from the packages' sources: each text as a fingerprint,
-with the exception, the function and the file it stands in, and what the test before it asks for.
+Of each text there is (`sources.py`) its fingerprint, the exception, the function and the file it stands in, and what
+the test before it asks for.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model.crashes import Failure, Frame, Known
 from .fingerprints import Message, first_of, length
+from .lacks import lacks, told
 from .owners import TRAINERS, owner
 from .refusals import advice
-from .versions import INSTALLED_AS, source_of
+from .sources import document, mined
+from .versions import INSTALLED_AS
 
-_LONG_NAME = 12
 MOST_PACKAGES = 3  # trainers copy from each other; what more of them say is anybody's
-RAISED = Path(__file__).with_name("raised")
 # A frame that raises what another process or thread has raised.
 _HANDED_ON = re.compile(r"raise (?:self\._(?:value|exception)|exception|exc|value|e)\b(?!\()")
 # Whose logger writes it.
@@ -31,12 +28,6 @@ _LOGGER = re.compile(r"^[\w.]+:(?=\w)")
 _PYTHONS = re.compile(
     r"has no attribute|\bunexpected keyword|\bNoneType\b|cannot import name|No module named|required positional"
 )
-_ASKED = re.compile(
-    r"(?:['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute ['\"](?P<name>\w+)"
-    r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got (?:an )?unexpected keyword argument ['\"](?P<argument>\w+)"
-    r"|(?P<wants>(?:[A-Z]\w+\.)?\w+)\(\) missing \d+ required [\w -]+ arguments?: ['\"](?P<missing>\w+)"
-)
-_IMPORTED = re.compile(r"cannot import name ['\"](?P<name>\w+)['\"] from ['\"](?P<module>[\w.]+)['\"]?")
 # The kinds of conditions (maintenance/raising.py), and how each is said.
 _HOLDS = {
     "none": "It does so where {what} is not given (None).",
@@ -73,13 +64,13 @@ class Raised(NamedTuple):
 
 def texts() -> Iterator[Raised]:
     """All of them."""
-    yield from (one for package in _packages() for one in _texts(package))
+    yield from (one for package in mined() for one in _texts(package))
 
 
 def by_source(failure: Failure) -> Known | None:
     """What a package's own source says of a failure: of its words, or of what it lacks."""
     return next(
-        (known for part in failure.chain if (known := _said(part) or _elsewhere(part) or _lacked(part)) is not None),
+        (known for part in failure.chain if (known := _said(part) or lacks(part)) is not None),
         None,
     )
 
@@ -94,7 +85,7 @@ def _said(failure: Failure) -> Known | None:
     if frame is not None and _HANDED_ON.search(frame.code):
         frame = None
     named = failure.name != "Said"
-    packages = _packages() if frame is None else [name for name in (owner(frame),) if name in _packages()]
+    packages = mined() if frame is None else [name for name in (owner(frame),) if name in mined()]
     held = Message(message)
     every = [one for package in packages for one in _beginning(package, held, framed=frame is not None or named)]
     found = [one for one in every if one.fits(failure, held, framed=frame is not None, cut=False)]
@@ -114,9 +105,7 @@ def _said(failure: Failure) -> Known | None:
         said.append(f"{package} says so since {one.since}.")
     if one.gone:
         said.append(f"{package} {one.gone} says so no more.")
-    return _known(
-        failure, one.package, " ".join(said), " ".join(filter(None, (advice(message), _cure(one, package))))
-    )
+    return told(failure, one.package, " ".join(said), " ".join(filter(None, (advice(message), _cure(one, package)))))
 
 
 def _place(one: Raised, package: str, frame: Frame | None) -> str:
@@ -143,117 +132,6 @@ def _cure(one: Raised, package: str) -> str:
         "Change the setting or the file that this is about. Where it is nothing of yours, the program and "
         f"this {package} do not go together: pip install -r requirements.txt in the program's folder."
     )
-
-
-def _elsewhere(failure: Failure) -> Known | None:
-    """A name that a package has, and not where it is asked for."""
-    asked = _IMPORTED.search(" ".join(failure.message.split()))
-    if asked is None or (package := asked["module"].partition(".")[0]) not in _packages():
-        return None
-    name = asked["name"]
-    if name not in _made(package) and f"{name}()" not in _made(package):
-        return None
-    return _known(
-        failure,
-        package,
-        f"{package} makes a {name}, but {asked['module']}, as it is installed here, does not hand it out: the "
-        "line that imports it names the wrong module, or is of another time than this package.",
-        f"Import it from the module that makes it (look for def or class {name} in {package}); where it is no "
-        "code of yours, pip install -r requirements.txt in the program's folder, or update it.",
-    )
-
-
-def _lacked(failure: Failure) -> Known | None:
-    """Whose class or function it is that lacks a name."""
-    asked = _ASKED.search(" ".join(failure.message.split()))
-    if asked is None:
-        return None
-    groups = asked.groupdict("")
-    owner = groups["owner"] or groups["call"] or groups["wants"]
-    name = groups["name"] or groups["argument"] or groups["missing"]
-    made = owner.partition(".")[0] if owner[:1].isupper() else f"{owner}()"
-    having = [package for package in _packages() if made in _made(package)]
-    having = [package for package in having if package not in TRAINERS] or having  # which copy what libraries have
-    if len(having) != 1 or not (_rare(made, having[0]) or _at_work(having[0], failure)):
-        return _renamed(owner, name, failure) if groups["name"] else None
-    package = having[0]
-    who = _asker(failure, package)
-    first, last = _versions(package)
-    names = _names(package)
-    if groups["missing"]:
-        cause = (
-            f"{owner} is of {package}, and wants {name}, which it is not handed: {package} is of another version "
-            f"than {who} was written for, or what it works on was made in another way."
-        )
-    elif name not in names:
-        cause = (
-            f"{owner} is of {package}, and nothing in {package} {first} to {last} is called {name}: {who} was "
-            f"written for something else, for another {package} than these, or for a changed copy of it."
-        )
-    else:
-        cause = (
-            f"{owner} is of {package}, and {name} is a name that {package} knows, but not of this: {package} is of "
-            f"another version than {who} was written for, or another kind of it was handed over."
-        )
-        since, gone = names[name]
-        cause += f" {package} knows {name} since {since}." if since else ""
-        cause += f" {package} {gone} knows {name} no more." if gone else ""
-    do = (
-        f"Update {who} and {package} to versions that go together: pip install -r requirements.txt in the program's "
-        "folder and its environment. Where these are there, look for the words in the program's issues."
-    )
-    return _known(failure, package, cause, do)
-
-
-def _renamed(owner: str, name: str, failure: Failure) -> Known | None:
-    """A name that one package alone knows, asked of what anybody's classes are called."""
-    knowing = [package for package in _packages() if package not in TRAINERS and name in _names(package)]
-    if len(knowing) != 1 or len(name) < _LONG_NAME or "_" not in name.strip("_"):
-        return None
-    package = knowing[0]
-    since, gone = _names(package)[name]
-    who = _asker(failure, package)
-    cause = (
-        f"{name} is a name of {package}, and this {owner} is not what has it there: {package} is of another "
-        f"version than {who} was written for, or what makes such a {owner} was not called."
-    )
-    cause += f" {package} knows {name} since {since}." if since else ""
-    cause += f" {package} {gone} knows {name} no more." if gone else ""
-    do = (
-        f"Install the {package} that {who} was written for: pip install -r requirements.txt in the program's folder; "
-        "where it names none, one of the time at which the program was published."
-    )
-    return _known(failure, package, cause, do)
-
-
-def _rare(made: str, package: str) -> bool:
-    """Whether other programs have hardly a class of that name; a function's, or a trainer's, others have too."""
-    return package not in TRAINERS and len(made) > 9 and len(re.findall("[A-Z]+[a-z0-9]+", made)) > 1
-
-
-def _at_work(package: str, failure: Failure) -> bool:
-    return any(owner(frame) == package for frame in failure.frames)
-
-
-def _asker(failure: Failure, package: str) -> str:
-    """Whose code asks, as torch only hands on what is asked of a model, and the hub's client what it validated."""
-    frames = [frame for frame in failure.frames if "_validators.py" not in frame.file]
-    asking = (owner(frame) for frame in reversed(frames) if owner(frame) not in (package, "torch"))
-    return next(asking, "") or "what asks for it"
-
-
-def _known(failure: Failure, package: str, cause: str, do: str) -> Known:
-    return Known(cause, do, error=failure.name, vague=True, source=source_of(package))
-
-
-@cache
-def _packages() -> tuple[str, ...]:
-    return tuple(sorted(file.name.partition(".")[0] for file in RAISED.glob("*.json.gz")))
-
-
-@cache
-def document(package: str) -> Any:
-    return json.loads(gzip.decompress((RAISED / f"{package}.json.gz").read_bytes()))
 
 
 def _raised(
@@ -293,21 +171,3 @@ def _beginning(package: str, message: Message, *, framed: bool) -> Iterator[Rais
     for part in message.begins(sizes):
         if part or framed:
             yield from texts.get(part, ())
-
-
-@cache
-def _made(package: str) -> frozenset[str]:
-    """The classes and "functions()" that any version of the package makes."""
-    return frozenset(document(package)["made"].split())
-
-
-@cache
-def _names(package: str) -> dict[str, tuple[str, str]]:
-    """Whatever anything of the package has or takes: the first version with it, and the first without it again."""
-    spans = ((span.replace("-", "").split(" "), names) for span, names in document(package)["names"].items())
-    return {name: (since, gone) for (since, gone), names in spans for name in names.split()}
-
-
-def _versions(package: str) -> tuple[str, str]:
-    versions = document(package)["versions"]
-    return versions[0], versions[-1]

@@ -1,16 +1,13 @@
-"""Which models two sizes belong to that meet: of text embeddings, latents, LoRAs, or a file and the model for it."""
+"""Which models two sizes belong to that meet: of text embeddings, latents or LoRAs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from math import prod
 
-from ..families import classes, families
-from ..families.record import ModelClass
-from ..families.record.shapes import BadConfig, Shapes
 from ..model.crashes import Failure, Frame, Known
+from .file_sizes import by_file, sizes
 
 # What a text encoder hands over for each token.
 TEXT: Mapping[int, str] = {
@@ -94,25 +91,15 @@ _LENGTHS = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d)"
 )
 _JOINED = re.compile(r"except in dimension \d\.? ?(?:Expected size|Got) (\d+) (?:but got size|and) (\d+)")
-_LOADED = re.compile(
-    r"size mismatch for (?P<name>[\w.]+): copying a param with shape (?:torch\.Size\()?\[(?P<file>[\d, ]+)\]\)? "
-    r"from checkpoint, "
-    r"the shape in current model is (?:torch\.Size\()?\[(?P<model>[\d, ]+)\]"
-    r"|because (?P<key>[\w.]+) expected shape (?:torch\.Size\()?\[(?P<built>[\d, ]+)\]\)?, but got (?:torch\.Size\()?"
-    r"\[(?P<held>[\d, ]+)\]"
-)
 _RESHAPED = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 MOST_FLAT = 5
-MOST_TITLES = 5
-_LORA = re.compile(r"lora|\.(?:hada|lokr)_", re.I)
-_DOWN = re.compile(r"lora_(?:down|A)\b")
 SOURCE = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/module.py"
 
 
 def by_widths(failure: Failure) -> Known | None:
     """What the sizes in a failure's words tell, where two models can be told by them."""
     message = " ".join(failure.message.split())
-    told = next((told for read in (_products, _lengths, _grid, _files) if (told := read(message)) is not None), None)
+    told = next((told for read in (_products, _lengths, _grid, by_file) if (told := read(message)) is not None), None)
     told = _positions(message, failure.frames) or told
     if told is None:
         return None
@@ -242,7 +229,7 @@ def _grid(message: str) -> tuple[str, str] | None:
     found = _RESHAPED.search(message)
     if found is None:
         return None
-    shape, size = _sizes(found[1]), int(found[2])
+    shape, size = sizes(found[1]), int(found[2])
     whole = prod(shape)
     if (
         len(shape) >= MOST_FLAT
@@ -268,92 +255,3 @@ def _grid(message: str) -> tuple[str, str] | None:
         "Name the model that this pipeline or task is for (a Control or Fill pipeline takes a model of that "
         "kind), and try batch size 1; remove caches of latents that another model made.",
     )
-
-
-def _files(message: str) -> tuple[str, str] | None:
-    """A file whose tensors are of other sizes than the model that was built for it."""
-    pairs = [
-        (one["name"] or one["key"], _sizes(one["file"] or one["held"]), _sizes(one["model"] or one["built"]))
-        for one in _LOADED.finditer(message)
-    ]
-    if not pairs:
-        return None
-    if all(_LORA.search(name) for name, _, _ in pairs):
-        return _of_lora(pairs)
-    held, built = (_whose(tuple((name, shapes[at]) for name, *shapes in pairs)) for at in (0, 1))
-    if not held and not built:
-        return None
-    if held and built and not {*held}.isdisjoint(built):
-        return None
-    name, file, model = pairs[0]
-    return (
-        f"The file's tensors have the sizes of another model than the one that was built: {_listed(held) or '?'} "
-        f"in the file, {_listed(built) or '?'} as built ({name}: {_written(file)} and {_written(model)}).",
-        "Choose the model, version or task in the settings that the file is of, or take the file of the one that "
-        "is set; a model that came after this version of the program takes a newer program.",
-    )
-
-
-def _of_lora(pairs: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> tuple[str, str] | None:
-    name, file, model = pairs[0]
-    if len(file) < 2 or len(file) != len(model):
-        return None
-    rank, inner = (0, 1) if _DOWN.search(name) else (1, 0)
-    if file[rank] != model[rank] and file[inner] == model[inner]:
-        return (
-            f"The LoRA's file has rank {file[rank]}, and the settings say {model[rank]}.",
-            f"Set the rank (network_dim, linear, lora_rank) to {file[rank]}, or start without that file.",
-        )
-    if file[inner] != model[inner]:
-        return (
-            f"The LoRA is of a model whose layer is {file[inner]} wide, and here that layer is {model[inner]} "
-            f"wide ({name}): it was made for another model, or for another size of this one.",
-            "Take a LoRA that was trained on this model; zdoctor check LORA --base MODEL says which model one is of.",
-        )
-    return None
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split(",") if size.strip())
-
-
-def _written(shape: Sequence[int]) -> str:
-    return " × ".join(map(str, shape))
-
-
-def _listed(titles: Sequence[str]) -> str:
-    return " / ".join(titles)
-
-
-@lru_cache(maxsize=32)
-def _whose(tensors: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[str, ...]:
-    """The models that have tensors of all these names and shapes."""
-    shapes = dict(tensors)
-    fitting = (title for title, own in _variants(shapes) if all(own.get(n) == s for n, s in shapes.items()))
-    return tuple(dict.fromkeys(fitting))[:MOST_TITLES]
-
-
-def _variants(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, Shapes]]:
-    """The published models of the classes that have such names, with their tensors."""
-    for family in families():
-        if family.transformer is not None:
-            named = {repo.rpartition("/")[2]: repo for repo in family.repos.values()} or {family.title: ""}
-            for title, repo in named.items():
-                found = family.memory.config(repo) if family.memory is not None else {}
-                yield from ((title, own) for own in _built(family.transformer, [found], [*shapes]))
-        for kind, config in family.published.values():
-            if kind in classes():
-                yield from ((f"{kind} ({family.title})", own) for own in _built(classes()[kind], [config], [*shapes]))
-
-
-def _built(kind: ModelClass, configs: Sequence[Mapping[str, object]], names: Sequence[str]) -> Iterator[Shapes]:
-    for config in configs:
-        try:
-            own = kind.tensors(config)
-            if names[0] not in own:
-                own = kind.in_file(own, names)
-        except (BadConfig, KeyError):
-            continue
-        if names[0] not in own:
-            return
-        yield own

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zdoctor.doctor import languages
-from zdoctor.doctor.crash import explain, raised
+from zdoctor.doctor.crash import explain, raised, sources
 from zdoctor.doctor.crash.fingerprints import fingerprint_of
 from zdoctor.doctor.crash.owners import TRAINERS
 from zdoctor.doctor.languages.translation import Translation
@@ -161,7 +161,7 @@ def _installed(library: str) -> Path:
 
 def test_a_table_is_what_the_generator_makes_of_the_package() -> None:
     folder = str(_installed("safetensors"))
-    assert mined("safetensors", sources_by_version("safetensors", [folder])) == raised.document("safetensors")
+    assert mined("safetensors", sources_by_version("safetensors", [folder])) == sources.document("safetensors")
 
 
 @pytest.mark.parametrize("library", ["peft", "accelerate"])

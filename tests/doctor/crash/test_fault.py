@@ -62,6 +62,14 @@ def test_it_may_be_anothers(error: str, file: str, code: str) -> None:
     assert "A fault of" not in told(error, (file, "step", code)).cause
 
 
+def test_a_name_that_a_package_lacks_is_what_it_could_not_load() -> None:
+    file = "/v/lib/python3.12/site-packages/bitsandbytes/functional.py"
+    seen = told(
+        "NameError: name 'odd_8bit' is not defined", (HELPER, "step", "opt()"), (file, "update", "f = odd_8bit")
+    )
+    assert seen.cause.startswith("bitsandbytes lacks odd_8bit in its own code") and "Install bitsandbytes" in seen.do
+
+
 def test_what_it_was_at_can_be_left_out_meanwhile() -> None:
     frames = (("/w/ai-toolkit/run.py", "main", "job.generate_images(x)"), ("/w/ai-toolkit/a.py", "go", "odd()"))
     assert "disable_sampling" in told("NameError: name 'odd' is not defined", *frames).do
