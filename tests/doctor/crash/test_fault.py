@@ -67,7 +67,7 @@ def test_a_name_that_a_package_lacks_is_what_it_could_not_load() -> None:
     seen = told(
         "NameError: name 'odd_8bit' is not defined", (HELPER, "step", "opt()"), (file, "update", "f = odd_8bit")
     )
-    assert seen.cause.startswith("bitsandbytes lacks odd_8bit in its own code") and "Install bitsandbytes" in seen.do
+    assert seen.cause.startswith("bitsandbytes lacks odd_8bit in its own code") and "Install it anew" in seen.do
 
 
 def test_what_it_was_at_can_be_left_out_meanwhile() -> None:
