@@ -30,6 +30,7 @@ from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.hunyuan_video import FRAMEPACK, HUNYUAN_VIDEO
 from zdoctor.doctor.families.models.krea2 import CONFIG as KREA2_CONFIG
 from zdoctor.doctor.families.models.lumina2 import NEXT_DIT
+from zdoctor.doctor.families.models.omnigen2 import CONFIG as OMNIGEN2_CONFIG
 from zdoctor.doctor.families.models.prx import CONFIG as PRX_CONFIG
 from zdoctor.doctor.families.models.sd3 import LARGE as SD3_LARGE
 from zdoctor.doctor.families.models.sd3 import MEDIUM as SD35_MEDIUM
@@ -88,7 +89,7 @@ MODELS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "ltx2": ({"num_layers": 4}, {}),
     "ideogram4": ({"num_layers": 4}, {}),
-    "omnigen2": ({"text_feat_dim": 2048, "num_layers": 4}, {"text_feat_dim": 2048}),
+    "omnigen2": ({**OMNIGEN2_CONFIG, "num_layers": 4}, dict(OMNIGEN2_CONFIG)),
     "anima": ({**ANIMA, "num_layers": 4}, ANIMA),
     "boogu_image": ({"num_layers": 5, "num_double_stream_layers": 2}, {}),
     "ernie_image": ({"num_layers": 4}, {}),

@@ -30,7 +30,7 @@ from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.classes import CLASSES
 from zdoctor.maintenance.kohya_classes import AUTOCAST, OfTrainer, under_autocast
-from zdoctor.maintenance.simpletuner_products import KEEPING, Adapted, Lokr, Quantized, offload
+from zdoctor.maintenance.simpletuner_products import KEEPING, Adapted, Lokr, Quantized, offload, readied
 from zdoctor.maintenance.trainer_classes import hidream
 
 DROPOUT = 0.1
@@ -45,6 +45,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     def build(config: Mapping[str, Any]) -> Any:
         os.environ["SIMPLETUNER_LOG_LEVEL"] = "ERROR"
         under_autocast()
+        readied(product)
         model = of.build(config).to("meta", torch.bfloat16)
         for name, module in list(model.named_modules()):
             if product and isinstance(module, nn.Linear) and is_within(f"{name}.", of.lists):

@@ -124,6 +124,12 @@ KEEPING: Mapping[str, Product] = {
 }
 
 
+def readied(product: Product | None) -> None:
+    """What a product imports, of which torchao tries itself on tensors, is there before a step counts its own."""
+    if getattr(product, "func", None) is _of_torchao:
+        _torchao()
+
+
 class Quantized(nn.Linear):
     """A Linear whose frozen weights have 8 bits, and what it keeps for backward."""
 
