@@ -166,6 +166,7 @@ OF_UNET = (
         (512, 1, 32, False, False, "--network_args conv_dim=32"),
     ),
     (512, 1, 16, False, False, "in full"),
+    *((1024, 1, 16, True, False, "--mixed_precision no"), (512, 2, 64, False, False, "--mixed_precision no")),
 )
 
 

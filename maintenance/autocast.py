@@ -31,14 +31,15 @@ _WHOLE = words(
 class Autocast(TorchFunctionMode):
     """What autocast does, but where a class turns it off, or to another type.
 
-    With `caches` what was made of weights that learn stays until the outermost autocast ends, as PyTorch has it.
-    Without, what a block keeps can be told from what autocast does.
+    While it is not `is_on`, all is computed as it is given. With `caches` what was made of weights that learn stays
+    until the outermost autocast ends, as PyTorch has it. Without, what a block keeps can be told from what autocast
+    does.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.enabled, self.dtype = True, torch.bfloat16
-        self.caches, self.depth = False, 0
+        self.is_on, self.caches, self.depth = True, False, 0
         self.made: dict[int, Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -54,6 +55,8 @@ class Autocast(TorchFunctionMode):
 
     def computes(self, run: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """What `run` gives, computed with autocast."""
+        if not self.is_on:
+            return run(*given, **named)
         with self.turned(), self:
             return run(*given, **named)
 
@@ -79,7 +82,7 @@ class Autocast(TorchFunctionMode):
 
     def _half(self, value: Any) -> Any:
         is_other = isinstance(value, Tensor) and value.is_floating_point() and value.dtype != self.dtype
-        if not (self.enabled and is_other):
+        if not (self.is_on and self.enabled and is_other):
             return value
         if not (
             self.caches and self.depth and value.is_leaf and value.requires_grad and value.dtype == torch.float32

@@ -63,7 +63,8 @@ def own_of_kohya(of: OfTrainer, way: str) -> Own:
 
     def build(config: Mapping[str, Any]) -> Any:
         under_autocast()
-        model = of.build(config).to("meta", torch.bfloat16)
+        AUTOCAST.is_on = way.startswith("autocast")
+        model = of.build(config).to("meta", torch.bfloat16 if AUTOCAST.is_on else torch.float32)
         for block, module in list(model.named_modules()) if "float8" in way else ():
             if WHOLE in of.lists or block.partition(".")[0] in of.lists:
                 _put_in_8_bits(model, block, module, of.scaled)
@@ -73,10 +74,17 @@ def own_of_kohya(of: OfTrainer, way: str) -> Own:
         return model
 
     def inputs(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
-        return (), of.inputs(model, batch)
+        return (), {name: _in(dtype, value) for name, value in of.inputs(model, batch).items()}
 
     lora = partial(Lora, dtype=torch.bfloat16 if "half" in way else torch.float32)
     return Own(build, inputs, lora=lora, trains=True, windows="windows" in way)
+
+
+def _in(dtype: torch.dtype, value: Any) -> Any:
+    """What a step in 32 bits is given is in 32 bits."""
+    if dtype != torch.float32 or not isinstance(value, Tensor) or value.dtype != torch.bfloat16:
+        return value
+    return value.detach().to(dtype).requires_grad_(value.requires_grad)
 
 
 def _put_in_8_bits(model: nn.Module, name: str, module: nn.Module, scaled: bool) -> None:

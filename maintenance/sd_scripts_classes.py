@@ -33,7 +33,7 @@ from zdoctor.maintenance.kohya_classes import DOUBLE_AND_SINGLE, WAYS, OfTrainer
 LARGE: Mapping[str, Any] = {"depth": 38, "pos_embed_max_size": 192, "qk_norm": "rms"}
 MEDIUM: Mapping[str, Any] = {"depth": 24, "pos_embed_max_size": 384, "qk_norm": "rms", "dual": 13}
 SD3_MEDIUM: Mapping[str, Any] = {"depth": 24, "pos_embed_max_size": 192, "qk_norm": None}
-_OF_UNET = (*WAYS, "autocast full")
+_OF_UNET = (*WAYS, "autocast full", "float32")
 
 
 def _without_helpers() -> None:

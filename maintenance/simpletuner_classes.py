@@ -45,6 +45,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     def build(config: Mapping[str, Any]) -> Any:
         os.environ["SIMPLETUNER_LOG_LEVEL"] = "ERROR"
         under_autocast()
+        AUTOCAST.is_on = True
         readied(product)
         model = of.build(config).to("meta", torch.bfloat16)
         for name, module in list(model.named_modules()):

@@ -242,8 +242,9 @@ class Case:
     @property
     def way(self) -> str:
         """How the blocks and their LoRA compute, as `Steps` has it."""
-        if self.sizes.of_kohya and self.width == 2:
+        if self.sizes.of_kohya:
             way = "autocast" if self.recipe.precision.quantization is None else "autocast float8"
+            way = "float32" if self.width > 2 else way
             in_full = self.sizes.figures.whole and self.recipe.precision.full_attention
             return f"{way} full" if in_full else way
         if self.sizes.of_trainer and self.width == 2:
