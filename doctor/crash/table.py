@@ -21,8 +21,9 @@ FOLDER = Path(__file__).with_name("known")
 ZDOCTOR = FOLDER.parents[2]
 # Of entries that know as much of a failure (specific.py) the first counts; those of the trainers' rooms come before.
 SUBJECTS = (
-    *("attention", "devices", "distributed", "quantized", "gradients", "shapes", "limits"),
-    *("scripts", "other_trainers", "hub"),
+    *("builds", "imports", "containers", "webpages", "environments", "companions", "pythons"),
+    *("attention", "devices", "distributed", "quantized", "gradients", "shapes", "limits", "scripts", "adapters"),
+    *("other_trainers", "mixed_up", "states", "downloads", "model_files", "hub"),
     *("tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
     *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around", "basics"),
     *("native", "general"),
