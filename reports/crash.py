@@ -46,6 +46,9 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
         if told.warned is not None:
             yield Wrapped(told.warned.cause, "warns: ", "bold")
             yield Wrapped(told.warned.do, "do:    ", "green")
+        if told.ends is not None:
+            yield Wrapped(told.ends.cause, "ends:  ", "bold")
+            yield Wrapped(told.ends.do, "do:    ", "green")
         yield []
         yield from _pasted(told)
         return

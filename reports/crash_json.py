@@ -63,6 +63,7 @@ class ExplanationDocument(Head, _Words):
     cause: str | None
     do: str | None
     warned: str | None
+    ends: str | None
     source: str | None
     config: str | None
     rules: list[ConfirmedRule]
@@ -101,6 +102,7 @@ def as_data(
         "or": known.also or None if known else None,
         "not": known.avoid or None if known else None,
         "warned": told.warned.cause if told.warned else None,
+        "ends": told.ends.cause if told.ends else None,
         "source": known.source or None if known else None,
         "config": config,
         "rules": [shown(ConfirmedRule, rules[id], rule=id) for id in told.rules],

@@ -87,7 +87,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         bare = None if worked else _bare(lines)
         if bare is None:
             warned = None if worked else next((known for _, known in phrases(lines, table.warned())), None)
-            return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned)
+            at = None if worked or warned is not None else _ends(lines)
+            return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned, at)
         failure = bare
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
@@ -98,6 +99,12 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
     return Explanation(failure, known, rules, site, others, installed, excerpt(lines, failure))
+
+
+def _ends(lines: Lines) -> Known | None:
+    """What the last line that tells of it says that the program was at."""
+    last = (lines[at] for at in range(len(lines) - 1, max(-1, len(lines) - 1 - _LATEST), -1))
+    return next((known for line in last for known in table.ends() if any(word in line for word in known.words)), None)
 
 
 def _bare(lines: Lines) -> Failure | None:

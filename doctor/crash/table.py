@@ -61,6 +61,11 @@ def warned() -> tuple[Known, ...]:
     return of("warned")
 
 
+def ends() -> tuple[Known, ...]:
+    """What a text that ends without an error was at, by its last lines."""
+    return of("ends")
+
+
 @cache
 def of(subject: str) -> tuple[Known, ...]:
     return read(FOLDER / f"{subject}.yaml")

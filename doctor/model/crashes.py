@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from string import digits
 
 from .literals import literals
 from .record import dataclass, field
@@ -77,7 +78,8 @@ class Known:
     words look for; `messenger`, that it only came after another one, `vague`, that
     the exception from which it came tells more. `also` are other causes of the same words, and what tells them from
     that one. `source` is the address of a text of it, `sample` such a text, where
-    `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text` finds.
+    `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text`
+    finds, or the group name2, as a pattern has each name once.
     """
 
     cause: str
@@ -114,7 +116,9 @@ class Known:
         """`words` of this entry, with what its pattern finds in the failure."""
         parts = (part for part in failure.chain if "{" in words and (part.name == "Said" or self.matches(part)))
         found = next((found for part in parts if (found := _found(self.text, part.message)) is not None), None)
-        groups = {name: _short(value) for name, value in found.groupdict("").items()} if found is not None else {}
+        groups: dict[str, str] = {}
+        for name, value in found.groupdict("").items() if found is not None else ():
+            groups[name.rstrip(digits)] = groups.get(name.rstrip(digits)) or _short(value)
         return _PLACE.sub(lambda place: groups.get(place[1], "").removesuffix(place[2]) or "what it names", words)
 
 
@@ -182,7 +186,8 @@ class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
     whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked`
     tells that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the
-    failure as it shows it, with nothing of its user. `warned` is what a line only warns of, where nothing failed.
+    failure as it shows it, with nothing of its user. `warned` is what a line only warns of, where nothing failed,
+    `ends` what the program was at where the text ends without a failure.
     """
 
     failure: Failure | None
@@ -194,6 +199,7 @@ class Explanation:
     excerpt: str = ""
     worked: bool = False
     warned: Known | None = None
+    ends: Known | None = None
 
     @property
     def explained(self) -> bool:

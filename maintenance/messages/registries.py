@@ -7,7 +7,7 @@ from itertools import product
 from typing import get_args
 
 from zdoctor.doctor.crash.stages import stages
-from zdoctor.doctor.crash.table import known, warned
+from zdoctor.doctor.crash.table import ends, known, warned
 from zdoctor.doctor.examine.judged import AREAS
 from zdoctor.doctor.model import SEVERITIES
 from zdoctor.doctor.model.caches import HEALTHS
@@ -77,6 +77,6 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
     for stage in stages():
         texts = (stage.doing, stage.often, stage.do, stage.skip)
         yield from (("rules", text, "doctor/crash/stages.yaml") for text in texts if text)
-    for failure in (*known(), *warned()):
+    for failure in (*known(), *warned(), *ends()):
         texts = (failure.cause, failure.do, failure.avoid, failure.also)
         yield from (("crash", text, failure.source) for text in texts if text)

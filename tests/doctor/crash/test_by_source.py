@@ -58,7 +58,7 @@ def test_what_libraries_really_raise_is_told_with_its_condition() -> None:
             lambda: peft.BOFTConfig(boft_block_size=0, boft_block_num=0),
             "It looks at `boft_block_size, boft_block_num` there.",
         ),
-        (lambda: accelerate.Accelerator(mixed_precision="x"), "where `mixed_precision` is none of `PrecisionType`"),
+        (lambda: accelerate.Accelerator(log_with="x"), "filter_trackers"),
     )
     for call, said in calls:
         answer = seen(_log_of(call)).cause

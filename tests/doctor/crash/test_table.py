@@ -93,7 +93,7 @@ def test_what_is_no_table_is_said(text: str, tmp_path: Path) -> None:
 
 
 def test_every_table_is_asked_for() -> None:
-    assert sorted((*table.SUBJECTS, "warned")) == sorted(file.stem for file in table.FOLDER.glob("*.yaml"))
+    assert sorted((*table.SUBJECTS, "warned", "ends")) == sorted(file.stem for file in table.FOLDER.glob("*.yaml"))
     assert all(one.source for name in table.SUBJECTS for one in table.of(name))
 
 
