@@ -39,7 +39,7 @@ def seen(text: str) -> Explanation:
             "switching xformers on",
         ),
         (
-            '  File "/x/a.py", line 8, in <module>\n    import timm\n  File "/v/dataclasses.py", line 7, in wrap\n',
+            '  File "/x/a.py", line 8, in <module>\n    import zork\n  File "/v/dataclasses.py", line 7, in wrap\n',
             "importing timm at <module> (a.py:8)",
         ),
         (

@@ -175,7 +175,7 @@ def test_words_that_end_with_a_point_are_told_with_one() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("Rank mismatch: checkpoint=3840, config=16, please correct it.", "and the settings differ"),
+        ("Rank mismatch: stored=3840, wanted=16, please correct it.", "and the settings differ"),
         ("'The training cache is missing odd_rows'", "Make the caches of the dataset anew"),
         ("No adapter loaded. Please load an adapter first.", "A step that comes before was left out"),
         ("odd offloading can only be used with an even optimizer", "Two settings do not go together"),

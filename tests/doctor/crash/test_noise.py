@@ -80,7 +80,7 @@ UNKNOWN = {
     "an error of one's own": script("MyOwnError", "mine()"),
     "an index": script("IndexError: pop from an empty deque", "mine.pop()"),
     "nothing to iterate": script("TypeError: 'NoneType' object is not iterable", "for x in mine:"),
-    "no input": script("EOFError: EOF when reading a line", "mine = input()"),
+    "no input": script("OverflowError: mine", "mine = input()"),
     "an assertion": script("AssertionError", "assert mine"),
     "number of channels": script("ValueError: max() arg is empty", "max(mine)"),
     "in a panel": panel("ValueError: nothing that is known", "/home/li/train.py", "main", "mine(x)"),

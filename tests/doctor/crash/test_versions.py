@@ -95,8 +95,8 @@ def test_a_class_that_others_have_too_is_a_trainers_only_in_its_own_files() -> N
 
 
 def test_what_a_trainer_asks_of_itself_is_a_fault_of_its_own() -> None:
-    error = "AttributeError: 'TrainOptimizerConfig' object has no attribute 'cautious_mask'"
-    own = traceback(error, ("/home/li/OneTrainer/modules/util/create.py", "create", "c.cautious_mask"))
+    error = "AttributeError: 'TrainOptimizerConfig' object has no attribute 'use_grams'"
+    own = traceback(error, ("/home/li/OneTrainer/modules/util/create.py", "create", "c.use_grams"))
     told = explain(own, SIGNATURES)
     assert "Its own code asks for it" in told.cause and "is installed" not in told.cause and "git pull" in told.do
 
