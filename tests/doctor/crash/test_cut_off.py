@@ -40,7 +40,7 @@ def seen(text: str) -> Explanation:
         ),
         (
             '  File "/x/a.py", line 8, in <module>\n    import zork\n  File "/v/dataclasses.py", line 7, in wrap\n',
-            "importing timm at <module> (a.py:8)",
+            "importing zork at <module> (a.py:8)",
         ),
         (
             '  File "/x/utils/dataset.py", line 8, in cache\n    dist.broadcast_object_list(queue)\n',
@@ -95,7 +95,7 @@ def seen(text: str) -> Explanation:
         (
             '  File "/x/train.py", line 8, in evaluate_single\n'
             "    batches = get_data_iterator_for_step(eval_dataloader, engine)\n",
-            "a bucket with fewer entries than micro batch",
+            "an evaluation set has too few items for a batch",
         ),
         # the package that pip builds
         (

@@ -146,7 +146,7 @@ BY_WORDS = (
     ('RuntimeError: !handles_.at(i) INTERNAL ASSERT FAILED at "/c10/cuda/CUDACachingAllocator.cpp":447', "own store"),
     ("RuntimeError: Could not load bitsandbytes native library: libcusparse.so.11: cannot open", "bitsandbytes"),
     ("RuntimeError: CUDA Setup failed despite CUDA being available. Please run", "bitsandbytes"),
-    ("RuntimeError: Attempted to use bitsandbytes native library functionality but it's not available.", "compiled library"),
+    ("RuntimeError: Attempted to use bitsandbytes native library functionality but it's not available.", "library"),
     ("RuntimeError: \n🚨 CUDA SETUP ERROR: Missing dependency: libnvJitLink.so.13 🚨", "bitsandbytes was built with"),
     ("RuntimeError: \n🚨 CUDA VERSION MISMATCH 🚨\nRequested CUDA version:          13.3", "bitsandbytes"),
     ("RuntimeError: Method 'cget_managed_ptr' not available in CPU-only version of bitsandbytes.", "sees no card"),
