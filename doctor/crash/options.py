@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ..model.crashes import Failure, Known
+from .sources import lifetimes
 from .versions import source_of
 
+Options = Mapping[str, tuple[str, str]]  # by their names, since when and until when (sources.lifetimes)
 OPTIONS = Path(__file__).with_name("options")
 _REFUSED = re.compile(r"^(?P<program>[^:]+): unrecognized arguments: (?P<words>.+)")
 _LAUNCHERS = {
@@ -26,13 +27,6 @@ _LAUNCHERS = {
 }
 MOST_TOLD = 3
 _NEAR = 0.8
-
-
-class Span(NamedTuple):
-    """The first version with an option and the first without it again, "" where no mined one lacks it."""
-
-    since: str
-    gone: str
 
 
 def refused_options(failure: Failure) -> Known | None:
@@ -67,7 +61,7 @@ def refused_options(failure: Failure) -> Known | None:
     return Known(" ".join(causes), " ".join(dict.fromkeys(cures)), source=source_of(mined[0]))
 
 
-def _told(program: str, script: str, taken: Mapping[str, Span], word: str) -> tuple[str, str, str] | None:
+def _told(program: str, script: str, taken: Options, word: str) -> tuple[str, str, str] | None:
     """Cause, cure and the program whose table says so, of an option that the script has, had, or has alike."""
     if word in taken:
         since, gone = taken[word]
@@ -120,18 +114,15 @@ def _having(word: str) -> Iterator[tuple[str, str]]:
     """The programs and scripts that take an option now."""
     for script, programs in _scripts().items():
         for program, taken in programs.items():
-            if word in taken and not taken[word].gone:
+            if word in taken and not taken[word][1]:
                 yield program, script
 
 
 @cache
-def _scripts() -> dict[str, dict[str, dict[str, Span]]]:
+def _scripts() -> dict[str, dict[str, Options]]:
     """The options of each script, by the programs that have a script of that name."""
-    found: dict[str, dict[str, dict[str, Span]]] = {}
+    found: dict[str, dict[str, Options]] = {}
     for file in sorted(OPTIONS.glob("*.json.gz")):
         for script, spans in json.loads(gzip.decompress(file.read_bytes()))["scripts"].items():
-            taken = found.setdefault(script, {}).setdefault(file.name.removesuffix(".json.gz"), {})
-            for span, words in spans.items():
-                since, gone = ("" if version == "-" else version for version in span.split())
-                taken.update(dict.fromkeys(words.split(), Span(since, gone)))
+            found.setdefault(script, {})[file.name.removesuffix(".json.gz")] = lifetimes(spans)
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,19 @@ def made_by(package: str) -> frozenset[str]:
 @cache
 def names_of(package: str) -> dict[str, tuple[str, str]]:
     """Whatever anything of the package has or takes: the first version with it, and the first without it again."""
-    spans = ((span.replace("-", "").split(" "), names) for span, names in document(package)["names"].items())
-    return {name: (since, gone) for (since, gone), names in spans for name in names.split()}
+    return lifetimes(document(package)["names"])
+
+
+def lifetimes(spans: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Of each name the first version with it and the first without it again, "" where no mined one lacks it.
+
+    `spans` are names by "since gone", as mine_raised and mine_options write them, with - for none.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for span, names in spans.items():
+        since, gone = ("" if version == "-" else version for version in span.split())
+        found.update(dict.fromkeys(names.split(), (since, gone)))
+    return found
 
 
 def versions_of(package: str) -> tuple[str, str]:

@@ -65,6 +65,12 @@ def test_what_libraries_really_raise_is_told_with_its_condition() -> None:
         assert "itself stops there" in answer and said in answer, answer
 
 
+def test_a_trainer_s_versions_are_days() -> None:
+    spans = [span for trainer in TRAINERS & set(sources.mined()) for span in sources.names_of(trainer).values()]
+    days = {day for span in spans for day in span if day}
+    assert days and all(re.fullmatch(r"\d{4}-\d\d-\d\d", day) for day in days), sorted(days)[:3]
+
+
 def test_a_text_alone_is_its_package_s_and_a_copy_of_it_is_not() -> None:
     assert "diffusers itself stops there" in seen(f"Loading\n{_MU}\n").cause
     assert "diffusers itself stops there" in _raised_in(_SCHEDULER.format("diffusers"), _MU).cause
