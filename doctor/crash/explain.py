@@ -93,7 +93,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     if known is None or known in table.general():  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
     if known is not None and known.rule:
-        rules = tuple(dict.fromkeys((known.rule, *rules)))
+        rules = tuple(dict.fromkeys((known.rule, *(rules if not known.alone else ()))))
     elif known is not None and (known.alone or known.line or failure.name == SAID):
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)

@@ -58,7 +58,8 @@ def refused_options(failure: Failure) -> Known | None:
     if not told:
         return None
     causes, cures, mined = zip(*told[:MOST_TOLD], strict=True)
-    return Known(" ".join(causes), " ".join(dict.fromkeys(cures)), source=source_of(mined[0]))
+    cause, do = " ".join(causes), " ".join(dict.fromkeys(cures))
+    return Known(cause, do, rule="CFG002", alone=True, source=source_of(mined[0]))
 
 
 def _told(program: str, script: str, taken: Options, word: str) -> tuple[str, str, str] | None:

@@ -75,9 +75,9 @@ class Known:
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
-    words look for; `messenger`, that it only came after another one, `vague`, that
-    the exception from which it came tells more. `also` are other causes of the same words, and what tells them from
-    that one. `source` is the address of a text of it, `sample` such a text, where
+    words look for (where it names a rule, than the others); `messenger`, that it only came after another one,
+    `vague`, that the exception from which it came tells more. `also` are other causes of the same words, and what
+    tells them from that one. `source` is the address of a text of it, `sample` such a text, where
     `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text`
     finds, or the group name2, as a pattern has each name once.
     """
