@@ -109,8 +109,9 @@ def _ends(lines: Lines) -> Known | None:
 
 def _bare(lines: Lines) -> Failure | None:
     """A line that is what a package raises, with no word that tells of a failure."""
-    last = [at for at in range(max(0, len(lines) - _LATEST), len(lines)) if 0 < len(lines[at]) <= _LONGEST]
-    said = (Failure(SAID, lines[at].strip(), (), lines.numbers[at], begin=lines.numbers[at]) for at in reversed(last))
+    last = range(max(0, len(lines) - _LATEST), len(lines))
+    latest = {lines[at].strip(): lines.numbers[at] for at in last if 0 < len(lines[at]) <= _LONGEST}
+    said = (Failure(SAID, line, (), at, begin=at) for line, at in reversed(latest.items()))
     return next((one for one in said if not _WARNED.search(one.message) and by_source(one) is not None), None)
 
 

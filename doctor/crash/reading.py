@@ -10,7 +10,7 @@ START = "Traceback (most recent call last)"
 # Stands in the text alone in a line, before the number of the lines that come before the next one.
 GAP = "\x1c"
 HEAD = 1 << 18
-TAIL = 1 << 21
+TAIL = 1 << 20
 BEFORE, AROUND = 1 << 11, 1 << 16
 MOST_AROUND = 16
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
