@@ -93,8 +93,8 @@ def _of_ai_toolkit(name: str, module: str, *configs: Mapping[str, Any], kind: st
     )
 
 
-def _of_musubi(name: str, module: str, *configs: Mapping[str, Any], kind: str = "", made_of: str = "") -> Source:
-    return Source(name, f"musubi_tuner.{module}", configs or ({},), "musubi-tuner 30c658c4", kind or name, made_of)
+def _of_musubi(name: str, module: str, *configs: Mapping[str, Any]) -> Source:
+    return Source(name, f"musubi_tuner.{module}", configs or ({},), "musubi-tuner 30c658c4", name)
 
 
 _SD_SCRIPTS = "sd-scripts 48d368fa"

@@ -56,9 +56,9 @@ def render(checked: Sequence[Checked], version: str = "") -> str:
     return words.clean("\n".join(_page(checked, version)) + "\n")
 
 
-def fragment(one: Checked, version: str = "") -> str:
+def fragment(one: Checked) -> str:
     """What the page shows as a part of another page, such as a notebook, whose own style it leaves alone."""
-    parts = [f'<div class="zdoctor"><style>{STYLE}</style>', *_report(one, version), "</div>"]
+    parts = [f'<div class="zdoctor"><style>{STYLE}</style>', *_report(one, ""), "</div>"]
     return words.clean("\n".join(parts))
 
 

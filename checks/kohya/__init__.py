@@ -14,8 +14,8 @@ DATA = "before anything is loaded, but after the datasets were read"
 ELSEWHERE = " The command line may give it: check that, and this file is read with it."
 
 
-def number(run: Run, key: str, default: float = 0.0) -> float:
-    return options_of(run).number(key, default=default)
+def number(run: Run, key: str) -> float:
+    return options_of(run).number(key)
 
 
 def on(run: Run, key: str) -> bool:

@@ -75,7 +75,7 @@ def missing_part_file(
         text = written_path(run, part)
         if part.when and run.setting(part.when) is None:
             continue
-        if part.inside and (part.option == parts[0].option or _is_inside(run, model, part, text)):
+        if part.inside and (part.option == parts[0].option or _is_inside(model, part, text)):
             continue
         if part.loose and not (text and (text.endswith(_WEIGHTS) or looks_local(text))):
             continue  # a hub id will do as well
@@ -103,7 +103,7 @@ def missing_part_file(
         raise Unestablished(f"{hidden} could not be looked at")
 
 
-def _is_inside(run: Run, model: ModelFolder, part: PartFile, text: str | None) -> bool:
+def _is_inside(model: ModelFolder, part: PartFile, text: str | None) -> bool:
     """Whether the model that is there holds a part whose option is not written; of one that is not, none is known."""
     return text is None and (model.layout != "part-files" or part.name in model.components)
 

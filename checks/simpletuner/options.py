@@ -34,8 +34,8 @@ def arriving(run: Run, name: str) -> Any:
     return options_of(run).arrived(name)
 
 
-def on(run: Run, name: str, default: bool = False) -> bool:
-    return options_of(run).flag(name, default=default)
+def on(run: Run, name: str) -> bool:
+    return options_of(run).flag(name)
 
 
 def text(run: Run, name: str, default: str = "") -> str:

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             _look_again(ended, config)
         if ended.code == 0 or ended.stopped:
             return INTERRUPTED if ended.stopped and ended.code == 0 else ended.code
-        rules = _explained(ended, config, log)
+        rules = _explained(ended, config)
         if config is None or not rules:
             return ended.code
         if not options.heal:
@@ -137,7 +137,7 @@ def _started(command: Sequence[str]) -> Ended:
         raise SystemExit(NOT_STARTED) from None
 
 
-def _explained(ended: Ended, config: str | None, log: str | None) -> tuple[str, ...]:
+def _explained(ended: Ended, config: str | None) -> tuple[str, ...]:
     """Say why it ended; the rules that see it before."""
     # Output can come in the middle of a traceback; what ends a process without a word shows in its exit code.
     by_code = b"\nexit code %d\n" % ended.code

@@ -137,11 +137,9 @@ def begins_as_named(config: Config) -> bool:
     return begins is None or begins.match(config.text) is not None
 
 
-def wrong(config: Config, message: str, node: Node | None = None) -> Reading:
-    """A text that parses and is not what the trainer takes; `node` is where that shows."""
-    lines = Lines(config.path, config.text)
-    where = Where(config.path, 1, 1) if node is None else lines.where(node.start)
-    return failed(config, Problem(message, where, "shape"))
+def wrong(config: Config, message: str) -> Reading:
+    """A text that parses and is not what the trainer takes."""
+    return failed(config, Problem(message, Where(config.path, 1, 1), "shape"))
 
 
 def values_of(root: Node, config: Config) -> dict[str, Value]:

@@ -19,7 +19,6 @@ from .places import Taken, written_by
 MOST_LOOKS = 40
 MOST_MENDED = 8
 UNPARSABLE, UNKNOWN_KEY = "CFG001", "CFG002"
-EDITS = SetValue | ReplaceText | WriteText
 
 Key = tuple[str, str | None]
 Again = Callable[[Mapping[str, str], bool], Report]

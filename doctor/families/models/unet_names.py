@@ -67,9 +67,3 @@ def sdxl_original_name(name: str) -> str:
     elif kind == "downsamplers":
         rest = rest.replace("conv.", "op.", 1)
     return f"{_PLACES[way](int(level or 0), kind, int(number))}.{rest}"
-
-
-def sd_original_name(name: str) -> str:
-    """The same of Stable Diffusion 1 and 2, whose first blocks that go up have no attention."""
-    found = sdxl_original_name(name)
-    return found.replace("output_blocks.2.2.", "output_blocks.2.1.") if name.startswith("up_blocks.0.up") else found

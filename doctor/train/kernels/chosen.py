@@ -20,14 +20,14 @@ def chosen_kernels(
     """Returns in words what computes attention, the products of the frozen Linears, the blocks, and the update."""
     one_kernel = all(group.get("fused") for group in optimizer.param_groups)
     return {
-        "attention": _attention(model, device, dtype),
+        "attention": _attention(device, dtype),
         "products": _products(model, device, dtype, compiled),
         "blocks": "compiled" if compiled else "as written",
         "optimizer": f"{type(optimizer).__name__}{', one kernel' if one_kernel else ''}",
     }
 
 
-def _attention(model: nn.Module, device: torch.device, dtype: torch.dtype) -> str:
+def _attention(device: torch.device, dtype: torch.dtype) -> str:
     if device.type == "cpu":
         most = f"plain products up to {KEPT >> 20} MiB of scores, " if dtype == torch.bfloat16 else ""
         return f"{most}PyTorch's for CPUs"

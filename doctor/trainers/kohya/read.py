@@ -212,7 +212,7 @@ def _with_datasets(start: Start, beside: Beside) -> tuple[dict[str, Value], Conf
     named = settings.get("dataset_config")
     if named is None or not isinstance(named.value, str) or not named.value or named.unknown:
         return settings, None
-    tree = tree_beside(named.value, named, beside)
+    tree = tree_beside(named.value, beside)
     if tree is None or isinstance(tree, Problem):
         return tree or (settings, None)
     return settings | datasets_of(*tree), tree[1]

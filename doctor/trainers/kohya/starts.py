@@ -147,7 +147,7 @@ def _start(
     if named is not None and named.unknown:
         unread = f"--config_file {named.value}: {named.unknown}"
     elif named is not None and file is not None:
-        tree = tree_beside(file, named, beside)
+        tree = tree_beside(file, beside)
         if tree is None:
             unread = f"--config_file {named.value}: the file is not here"
             options["config_file"] = replace(named, value=file)
@@ -233,8 +233,8 @@ def _is_value(word: Word) -> bool:
     return not text.startswith("-") or bool(_NUMBER.match(text)) or text == "-" or spaced
 
 
-def tree_beside(name: str, named: Value, beside: Beside) -> tuple[Node, Config] | Problem | None:
-    """The file of this name, which `named` gives, as a tree; None where it is not there, which a rule says."""
+def tree_beside(name: str, beside: Beside) -> tuple[Node, Config] | Problem | None:
+    """The file of this name as a tree; None where it is not there, which a rule says."""
     found = beside(name)
     if found is None:
         return None

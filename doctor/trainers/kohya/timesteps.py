@@ -35,7 +35,7 @@ _LACKING = (
 _TOKENS = 75
 
 
-def _refused_loss(run: Run, w: Written) -> Iterator[Reason]:
+def _refused_loss(w: Written) -> Iterator[Reason]:
     loss = w.text("loss_type", default="l2")
     yield from one_of("loss_type", "loss_type", loss, _LOSSES, " or ".join(_LOSSES))
     schedule, known = w.text("huber_schedule", default="snr"), ("constant", "exponential")
@@ -52,7 +52,7 @@ def _refused_of_diffusion(run: Run, w: Written) -> Iterator[Reason]:
             yield name, f"{name} is not supported; sd-scripts has it"
     if w.whole("max_token_length", default=_TOKENS) != _TOKENS:
         yield "max_token_length", f"Another max_token_length than {_TOKENS} is not supported; sd-scripts has it"
-    yield from _refused_loss(run, w)
+    yield from _refused_loss(w)
     low, high = w.whole("min_timestep"), w.whole("max_timestep", default=1000)
     if not 0 <= low < high <= 1000:
         yield "min_timestep", "min_timestep and max_timestep must be from 0 to 1000, the smaller one first"
@@ -74,7 +74,7 @@ def refused_noise(run: Run, w: Written) -> Iterator[Reason]:
                 f"model_prediction_type {kind}{default} compares a guess of the picture with the way to it, which "
                 "trains noise; write raw",
             )
-        yield from _refused_loss(run, w)
+        yield from _refused_loss(w)
     elif w.text("weighting_scheme", default="none") in ("sigma_sqrt", "cosmap"):
         yield "weighting_scheme", f"weighting_scheme {w.text('weighting_scheme', default='')} is not supported"
     low, high = _range(run, w)

@@ -117,7 +117,7 @@ def test_output_in_the_middle_of_a_traceback_hides_nothing(capsys: pytest.Captur
     """Two pipes are read side by side: what was printed before may come between two lines of an error."""
     last = b"NotImplementedError: Cannot copy out of meta tensor; no data!\n"
     errors = b'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    load()\n' + last
-    assert _explained(Ended(1, errors.replace(last, b"step 3 of 10\n" + last), False, errors), None, None)
+    assert _explained(Ended(1, errors.replace(last, b"step 3 of 10\n" + last), False, errors), None)
     assert "MDL001" in capsys.readouterr().err
 
 
