@@ -25,7 +25,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
 from zdoctor.doctor.families.models.stable_diffusion import SDXL, SDXL_CONFIG
 from zdoctor.doctor.families.models.unet_names import sdxl_original_name
-from zdoctor.doctor.model.recipe import Loss
+from zdoctor.doctor.model.objective import Loss
 from zdoctor.doctor.train.families import sdxl
 from zdoctor.doctor.train.families.noising import noising_of
 

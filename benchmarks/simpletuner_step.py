@@ -25,7 +25,7 @@ from ai_toolkit_step import _apart, _cells, _from_cells
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from zdoctor.doctor.model.recipe import TimestepDensity
+from zdoctor.doctor.model.objective import TimestepDensity
 from zdoctor.doctor.train.families import FamilyModule, chroma, flux2, flux2_dev, qwen_image
 from zdoctor.doctor.train.step.timestep_sampling import timesteps_from_density
 from zdoctor.tests import chroma as tiny_chroma

@@ -109,14 +109,26 @@ def _checkpoint(block: Any, *given: Any, use_reentrant: bool = False, **named: A
     return _again(computes, *given, use_reentrant=False, preserve_rng_state=False)
 
 
-class Lora(nn.Module):
+class Around(nn.Module):
+    """What stands in a Linear's place, around it: the classes ask that for its weight."""
+
+    def __init__(self, base: nn.Module) -> None:
+        nn.Module.__init__(self)  # of a Linear no weight is made
+        self.base = base
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("weight", "bias", "in_features", "out_features"):
+            return getattr(self._modules["base"], name)
+        return super().__getattr__(name)
+
+
+class Lora(Around):
     """A Linear or convolution with a LoRA in 32 bits or 16, which is multiplied in the type of autocast."""
 
     def __init__(
         self, base: nn.Module, shape: tuple[int, int], rank: int, dtype: torch.dtype = torch.float32
     ) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base)
         window = base.kernel_size if isinstance(base, nn.Conv2d) else ()
         self.down = nn.Parameter(torch.zeros(rank, shape[1], *window, dtype=dtype))
         self.up = nn.Parameter(torch.zeros(shape[0], rank, *(1 for _ in window), dtype=dtype))
@@ -129,12 +141,6 @@ class Lora(nn.Module):
         else:
             added = nn.functional.linear(nn.functional.linear(x, self.down), self.up)
         return found + added * 1.0 * 0.5
-
-    def __getattr__(self, name: str) -> Any:
-        """The classes ask a Linear for its weight."""
-        if name in ("weight", "bias", "in_features", "out_features"):
-            return getattr(self._modules["base"], name)
-        return super().__getattr__(name)
 
 
 class Float8(nn.Linear):

@@ -12,7 +12,6 @@ only these are mined, with --table those of one of its configs.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -36,6 +35,7 @@ from zdoctor.doctor.train.rehearsal.watch import Held
 from zdoctor.maintenance.amounts import Setting, grid_of, row_of, rows_of, wide_of
 from zdoctor.maintenance.autocast import Autocast
 from zdoctor.maintenance.classes import CLASSES
+from zdoctor.maintenance.mine_classes import written
 from zdoctor.maintenance.native_meta import use_native_meta
 from zdoctor.maintenance.of_trainers import OF_TRAINERS, own_of_trainer, shapes_of_trainer
 from zdoctor.maintenance.trainer_classes import own
@@ -310,12 +310,12 @@ def main(names: list[str]) -> None:
                 made = {place: mined(name, configs[place], lists, [way]) for place in places}
                 empty: dict[str, Any] = {"from": version, "tables": [{} for _ in configs]}
                 found = _merged(json.loads(file.read_text("utf-8")) if file.exists() else empty, made)
-                file.write_text(text_of(found), "utf-8")
+                file.write_text(written(found), "utf-8")
             if asked:
                 continue
             found = {"from": version, "tables": [mined(name, config, lists) for config in configs]}
         file.parent.mkdir(exist_ok=True)
-        file.write_text(text_of(found), "utf-8")
+        file.write_text(written(found), "utf-8")
 
 
 def _taken(words: list[str], option: str) -> tuple[list[str], str]:
@@ -332,12 +332,6 @@ def _merged(before: dict[str, Any], tables: Mapping[int, Mapping[str, Any]]) -> 
         before["tables"] += [{} for _ in range(len(before["tables"]), place + 1)]
         before["tables"][place] = {**new, "ways": {**before["tables"][place].get("ways", {}), **new["ways"]}}
     return before
-
-
-def text_of(found: Mapping[str, Any]) -> str:
-    """The file's text: a line for each list of figures."""
-    text = json.dumps(found, indent=1)
-    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m.group(1)) + "]", text) + "\n"
 
 
 if __name__ == "__main__":

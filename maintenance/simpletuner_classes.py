@@ -29,7 +29,7 @@ from zdoctor.doctor.train.rehearsal.inputs import CALLS, Batch, Called, inputs_o
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.classes import CLASSES
-from zdoctor.maintenance.kohya_classes import AUTOCAST, OfTrainer, under_autocast
+from zdoctor.maintenance.kohya_classes import AUTOCAST, Around, OfTrainer, under_autocast
 from zdoctor.maintenance.simpletuner_products import KEEPING, Adapted, Lokr, Quantized, offload, readied
 from zdoctor.maintenance.trainer_classes import hidream
 
@@ -67,12 +67,11 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True)
 
 
-class Lora(nn.Module):
+class Lora(Around):
     """A Linear with a LoRA as peft has it (peft/tuners/lora/layer.py)."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base)
         self.down = nn.Parameter(torch.zeros(rank, shape[1], dtype=torch.bfloat16))
         self.up = nn.Parameter(torch.zeros(shape[0], rank, dtype=torch.bfloat16))
 
@@ -81,12 +80,6 @@ class Lora(nn.Module):
         dropped = torch.native_dropout(x.to(self.down.dtype), DROPOUT, True)[0]
         added = nn.functional.linear(nn.functional.linear(dropped, self.down), self.up)
         return (found + added * 1.0).to(found.dtype)
-
-    def __getattr__(self, name: str) -> Any:
-        """The classes ask a Linear for its weight."""
-        if name in ("weight", "bias", "in_features", "out_features"):
-            return getattr(self._modules["base"], name)
-        return super().__getattr__(name)
 
 
 def left_out(*ends: str) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.families.network import lokr_shapes
+from zdoctor.maintenance.kohya_classes import Around
 
 FEWEST = 32  # rows with which SDNQ multiplies in 8 bits
 FACTOR = 12  # that of SimpleTuner's examples
@@ -143,15 +144,14 @@ class Quantized(nn.Linear):
         return self.product(input, self.weight, self.bias)
 
 
-class Adapted(nn.Linear):
+class Adapted(Around, nn.Linear):
     """A Linear with a LoRA that does not learn, which was there before its weights became 8 bits, too.
 
     As a Linear it gets the one that learns.
     """
 
     def __init__(self, base: nn.Linear, product: Product) -> None:
-        nn.Module.__init__(self)  # its weight is that of its base
-        self.base = Quantized(base, product)
+        super().__init__(Quantized(base, product))
         columns, rows = base.in_features, base.out_features
         self.down, self.up = (
             Quantized(nn.Linear(*sides, bias=False, dtype=torch.bfloat16), product)
@@ -162,12 +162,6 @@ class Adapted(nn.Linear):
         found: Tensor = self.base(input)
         added: Tensor = self.up(self.down(input))
         return found + added * 1.0
-
-    def __getattr__(self, name: str) -> Any:
-        """The classes ask a Linear for its weight."""
-        if name in ("weight", "bias", "in_features", "out_features"):
-            return getattr(self._modules["base"], name)
-        return super().__getattr__(name)
 
 
 def offload() -> None:
@@ -187,12 +181,11 @@ def _back(left: Any) -> Tensor:
     return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
-class Lokr(nn.Module):
+class Lokr(Around):
     """A Linear with a LoKr of two full matrices as LyCORIS has it that leaves weights as they are (bypass_mode)."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base)
         matrices = lokr_shapes(*shape, FACTOR, None)
         self.outer, self.inner = (nn.Parameter(torch.zeros(*one, dtype=torch.bfloat16)) for one in matrices.values())
 
@@ -203,9 +196,3 @@ class Lokr(nn.Module):
         crossed = nn.functional.linear(groups, inner).transpose(-1, -2)
         added = nn.functional.linear(crossed, outer).transpose(-1, -2).reshape(*x.shape[:-1], -1)
         return found + added * 1.0 * 1.0
-
-    def __getattr__(self, name: str) -> Any:
-        """The classes ask a Linear for its weight."""
-        if name in ("weight", "bias", "in_features", "out_features"):
-            return getattr(self._modules["base"], name)
-        return super().__getattr__(name)

@@ -13,7 +13,8 @@ from zdoctor.doctor.model.field_names import SHORT_NAMES, by_name
 from zdoctor.doctor.model.recipe import Recipe
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.schema.tables import shipped
-from zdoctor.doctor.trainers.ai_toolkit.recipe import dataset_of, keys_of, recipe_of
+from zdoctor.doctor.trainers.ai_toolkit.datasets import dataset_of
+from zdoctor.doctor.trainers.ai_toolkit.recipe import keys_of, recipe_of
 from zdoctor.doctor.trainers.ai_toolkit.refusals import for_runner
 
 _OF_RUN = frozenset(field.name for field in fields(Run))

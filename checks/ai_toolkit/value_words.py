@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...doctor.model import Finding, Run, Schema, Severity
 from ...doctor.trainers import trainer_of
 from ...doctor.trainers.ai_toolkit.model_keys import BY_ONE_LOADER, OF_THEIR_OWN
-from ...doctor.trainers.ai_toolkit.recipe import NETWORK_TYPES
+from ...doctor.trainers.ai_toolkit.network import NETWORK_TYPES
 from ..keys.misspelled import likeness, meant, words
 from ..keys.values import FIRST_SAVE, LOAD, OPTIMIZER, SAMPLE, START, STEP, bad
 from .combinations import exclusive, missing

@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 
 from ..configs.reading import Reading
-from ..model import Config, Run, Schema, Unjudged
+from ..model import Config, Run, Schema
 from ..model.record import replace
 from ..probe.world import Stat, World
 from ..rules import Rule
 from ..schema.checkouts import HIGHEST
 from ..trainers import trainers
 from .examination import Examination, python_of
-from .judged import about
+from .judged import by_area
 from .look import Look
 
 FACTS = frozenset(("environment", "installed", "gpus", "system", "host", "run"))
@@ -27,17 +27,13 @@ def examine_environment(world: World, rules: Sequence[Rule], trainer: str | None
     run = Run(whose or "", "", "", 0, "other", "", "")
     asked = tuple(rule for rule in rules if FACTS.issuperset(rule.needs) and _looks(rule) and rule.suits(whose))
     report, facts = Look(world, deep=False, microstep=None).with_fixes(asked, config, run)
-    areas = dict.fromkeys(about(rule) for rule in asked)
-    gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
     report = replace(
-        report,
+        by_area(report, asked),
         trainer=whose,
         elapsed_ms=(time.perf_counter() - started) * 1000,
         machine=world.system.recorded,
         trainable=False,
         python=python_of((facts,)),
-        judged=tuple(area for area in areas if area not in gaps),
-        not_judged=tuple(Unjudged(area, reason) for area, reason in gaps.items()),
     )
     return Examination(report, (facts,), Reading(config, (run,)), asked, config)
 

@@ -73,6 +73,17 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
     )
 
 
+def by_area(report: Report, asked: Sequence[Rule], others: Mapping[str, str] | None = None) -> Report:
+    """The same where no run is looked at; `others` are what was not judged beside, with the reasons."""
+    gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
+    gaps |= others or {}
+    return replace(
+        report,
+        judged=tuple(area for area in dict.fromkeys(map(about, asked)) if area not in gaps),
+        not_judged=tuple(Unjudged(area, reason) for area, reason in gaps.items()),
+    )
+
+
 def about(rule: Rule) -> str:
     """What of a run a rule looks at, as `not_judged` names it."""
     return next((name for name, facts in AREAS.items() if any(need in facts for need in rule.needs)), "settings")

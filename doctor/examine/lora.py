@@ -9,7 +9,7 @@ from typing import Any
 from ..configs.reading import Reading
 from ..errors import UserError
 from ..families.lora_programs import judged_modules, passed_over, programs_of, without_magnitude
-from ..model import Config, Facts, LoraValues, Run, Unjudged, Unknown
+from ..model import Config, Facts, LoraValues, Run, Unknown
 from ..model.lora import LORA, Lora
 from ..model.printable import printable
 from ..model.record import replace
@@ -19,7 +19,7 @@ from ..probe.world import World
 from ..rules import Rule, all_repairs
 from .engine import cures, examine
 from .examination import Examination
-from .judged import about
+from .judged import by_area
 
 # What the metadata says of the model that it was trained on, as sd-scripts, musubi-tuner and others write it.
 _ORIGIN = {
@@ -41,17 +41,12 @@ def examine_lora(
     lora = probe_lora(world, path, base)
     facts = Facts(config=config, system=world.system, lora=lora, lora_values=_values(world, lora, progress))
     report = cures(examine(facts, asked, config=path, trainer=LORA), facts, all_repairs())
-    gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
-    areas = dict.fromkeys(about(rule) for rule in asked)
-    gaps |= dict(_unheld(lora, facts.lora_values))
     report = replace(
-        report,
+        by_area(report, asked, dict(_unheld(lora, facts.lora_values))),
         subject="" if isinstance(lora, Unknown) else described(lora, facts.lora_values),
         elapsed_ms=(time.perf_counter() - started) * 1000,
         machine=world.system.recorded,
         trainable=False,
-        judged=tuple(area for area in areas if area not in gaps),
-        not_judged=tuple(Unjudged(area, reason) for area, reason in gaps.items()),
     )
     return Examination(report, (facts,), Reading(config, (Run(LORA, path, "", 0, "other", "", ""),)), asked, config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from ...families import families, family_with, in_diffusers
 from ...families import family_of as family_of_name
 from ...families.record import Family
-from ...model.recipe import Loss
+from ...model.objective import Loss
 from ..kernels.quantized_linear import Quantization
 from ..runtime.train_error import TrainError
 from ..runtime.transfer import to_device
@@ -155,6 +156,13 @@ def shift(cells: int, scheduler: Mapping[str, Any]) -> float:
 def mu_of_cells(cells: int, steps: int, scheduler: Mapping[str, Any]) -> float:
     """`mu` of families whose steps do not count."""
     return shift(cells, scheduler)
+
+
+def shifted_by_size(cells: int, count: int, scheduler: Mapping[str, Any]) -> Tensor:
+    """An even table of times, shifted the more the larger the picture is, as its scheduler does."""
+    grid = torch.linspace(1.0, 1.0 / count, count)
+    growth = math.exp(shift(cells, scheduler))
+    return growth * grid / (1.0 + (growth - 1.0) * grid)
 
 
 def plain_channels(model: nn.Module) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
 from ..runtime.transfer import to_device
-from . import mu_of_cells, packed, packed_channels, shift, stacked, unpacked
+from . import mu_of_cells, packed, packed_channels, shifted_by_size, stacked, unpacked
 
 RECORD: Family = FLUX
 MODULE: str = "diffusers.models.transformers.transformer_flux"
@@ -131,7 +130,5 @@ def cell_ids(height: int, width: int, image: int) -> Tensor:
 
 
 def shifted_times(count: int, cells: int) -> Tensor:
-    """An even table, shifted the more the larger the picture is, as dev's scheduler does; of schnell too."""
-    grid = torch.linspace(1.0, 1.0 / count, count)
-    growth = math.exp(shift(cells, RECORD.scheduler({})))
-    return growth * grid / (1.0 + (growth - 1.0) * grid)
+    """Shifted by the picture's size, as dev's scheduler does; of schnell too."""
+    return shifted_by_size(cells, count, RECORD.scheduler({}))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...families.record import Family
-from ...model.recipe import Loss
+from ...model.objective import Loss
 
 STEPS = 1000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ..components.pretrained import load_tokenizer
 from ..components.text_encoder import load_text_encoder
 from ..kernels.quantized_linear import Quantization
 from ..runtime.transfer import to_device
-from . import mu_of_cells, packed, packed_channels, shift, unpacked
+from . import mu_of_cells, packed, packed_channels, shifted_by_size, unpacked
 
 RECORD: Family = QWEN_IMAGE
 MODULE: str = "diffusers.models.transformers.transformer_qwenimage"
@@ -89,10 +88,8 @@ def predict(
 
 
 def shifted_times(count: int, cells: int) -> Tensor:
-    """An even table, shifted the more the larger the picture is and stretched to its end, as the scheduler does."""
+    """Shifted by the picture's size, and stretched to its end, as the scheduler does."""
     scheduler = RECORD.scheduler({})
-    grid = torch.linspace(1.0, 1.0 / count, count)
-    growth = math.exp(shift(cells, scheduler))
-    rest = 1.0 - growth * grid / (1.0 + (growth - 1.0) * grid)
+    rest = 1.0 - shifted_by_size(cells, count, scheduler)
     last: float = scheduler["shift_terminal"]
     return 1.0 - rest * ((1.0 - last) / rest[-1])

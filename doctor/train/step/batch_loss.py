@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...model.recipe import ConceptSlider, Recipe
+from ...model.objective import ConceptSlider
+from ...model.recipe import Recipe
 from ..dataset.training_items import TrainingItem
 from ..distributed.ranks import Ranks
 from ..encode.latents import Latents

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...model.recipe import GuidanceTarget, Loss
+from ...model.objective import GuidanceTarget, Loss
 from ...train.dataset.training_items import TrainingItem
 from ..runtime.transfer import to_device
 

@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ...model.recipe import TimestepDensity, TimestepSampling
+from ...model.objective import TimestepDensity, TimestepSampling
 from ..families import FamilyModule, FlowModule
 from ..settings.names import SHIFTS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
@@ -10,9 +9,11 @@ from typing import Any
 
 from ...configs.written import Setting, Written, fields_of
 from ...families import family_of
-from ...model.datasets import CaptionDraw, Dataset
 from ...model.field_names import with_fields
-from ...model.recipe import ConceptSlider, GuidanceTarget, OutputPreservation, Recipe
+from ...model.objective import ConceptSlider, GuidanceTarget, OutputPreservation
+from ...model.recipe import Recipe
+from .datasets import KEYS_OF_DATASET, dataset_of
+from .network import PLUS, network_of, network_type
 from .samples import samples_of
 
 # Each was a switch is_… of its own.
@@ -22,21 +23,6 @@ _LEGACY_ARCHITECTURES = {
     "xl": "sdxl",
     **{name: name for name in ("pixart", "pixart_sigma", "auraflow", "flux", "lumina2", "vega", "ssd")},
 }
-# The network_kwargs that choose among the layers by parts of their names, and what all names begin with there.
-CHOOSING, _ROOT, _KOHYA_ROOT = ("ignore_if_contains", "only_if_contains"), "transformer.", "lora_unet."
-# What they train as a whole.
-FULL = "full_if_contains"
-# A setting of sd-scripts, which zdoctor's runner takes beside them.
-PLUS = "loraplus_lr_ratio"
-NETWORK_TYPES = frozenset(("lora", "locon", "lycoris", "lorm", "lokr", "dora", "fullrank", "lierla", "c3lier"))
-
-
-def _network_type(w: Written, key: str, *, default: str) -> str:
-    """In any case; what ai-toolkit does not know is a plain LoRA."""
-    name = w.text(key, default=default).lower()
-    return name if name in NETWORK_TYPES else "lora"
-
-
 # The fields that one setting says; `recipe_of` adds what is left.
 _FIELDS = {
     "base_model": Setting("model/name_or_path"),
@@ -50,7 +36,7 @@ _FIELDS = {
     "learning_rate": Setting("train/lr", Written.number, 1e-6),
     "unload_text_encoder": Setting("train/unload_text_encoder", Written.flag),
     "train_text_encoder": Setting("train/train_text_encoder", Written.flag),
-    "network_type": Setting("network/type", _network_type, "lora"),
+    "network_type": Setting("network/type", network_type, "lora"),
     "network.dropout": Setting("network/dropout", Written.number),
     "network.lokr_full_rank": Setting("network/lokr_full_rank", Written.flag, True),
     "network.initial_weights": Setting("network/pretrained_lora_path", Written.text),
@@ -124,26 +110,6 @@ _SOURCES = (
     ("model/model_kwargs/vae_path", "vae", ("krea2",)),
     ("model/model_kwargs/llama_model_path", "text_encoder_4", ("hidream", "hidream_e1")),
 )
-_OF_DATASET = {
-    "default_caption": Setting("default_caption", Written.text),
-    "caption_dropout": Setting("caption_dropout_rate", Written.number),
-    "repeats": Setting("num_repeats", Written.whole, 1),
-    "is_regularisation": Setting("is_reg", Written.flag),
-    "frames": Setting("num_frames", Written.whole, 1),
-    "mask_folder": Setting("mask_path"),
-    "mask_min_value": Setting("mask_min_value", Written.number),
-    "trigger_word": Setting("trigger_word"),
-    "loss_multiplier": Setting("loss_multiplier", Written.number, 1.0),
-    **{
-        name: Setting(name, Written.flag)
-        for name in ("flip_x", "flip_y", "square_crop", "alpha_mask", "invert_mask", "prior_reg")
-    },
-}
-_KEYS_OF_DATASET = {
-    **{name: setting.key for name, setting in _OF_DATASET.items()},
-    "resolutions": "resolution",
-    "control_folders": "control_path",
-}
 # The process that trains a concept slider.
 SLIDER = "concept_slider"
 # The two kinds of output preservation.
@@ -164,7 +130,7 @@ def keys_of(w: Written) -> dict[str, str]:
         keys["samples"] = "sample/prompts"
     for number in range(w.count("datasets") or 0):
         at = f"datasets/{number}"
-        keys |= {f"{at}/{name}": f"{at}/{key}" for name, key in _KEYS_OF_DATASET.items()}
+        keys |= {f"{at}/{name}": f"{at}/{key}" for name, key in KEYS_OF_DATASET.items()}
     return keys
 
 
@@ -192,71 +158,13 @@ def recipe_of(w: Written, keys: Mapping[str, str]) -> Recipe:
     if w.flag("train/train_text_encoder"):  # at the rate of all else
         own["network.text_rates"] = {part: w.number("train/lr", default=1e-6) for part in own_way.trained_text}
         own["network.text_plus_ratio"] = w.number(f"network/network_kwargs/{PLUS}", default=1.0)
-    parts = (_network(w, own_way.kohya), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
+    parts = (network_of(w, own_way.kohya), _precision(w), _loss(w), _offload(w), _validation(w), _logging(w))
     return with_fields(Recipe(), reduce(or_, parts, fields_of(w, _FIELDS) | own))
 
 
 def _sources(w: Written, architecture: str | None) -> dict[str, str]:
     looked_at = ((key, component) for key, component, by in _SOURCES if architecture in by)
     return {component: written for key, component in looked_at if (written := w.text(key))}
-
-
-def _network(w: Written, kohya: bool) -> dict[str, Any]:
-    """`kohya`: a LoRA's names and its alpha are as kohya's trainers have them."""
-    factor = w.raw("network/lokr_factor")
-    left_out, full, unread = _chosen_layers(w.raw("network/network_kwargs"), _KOHYA_ROOT if kohya else _ROOT)
-    rank = w.whole("network/rank", "network/linear", default=4)
-    alpha = w.number("network/linear_alpha", default=w.number("network/alpha", default=1.0))
-    of_windows = {}
-    if kohya:
-        windows = w.whole("network/conv")
-        scale = w.number("network/conv_alpha", default=float(windows)) / windows if windows > 0 else 1.0
-        of_windows = {"network.conv_rank": max(0, windows), "network.conv_scale": scale}
-        of_windows["network.scale"] = alpha / rank if rank > 0 else 1.0
-    is_dora = _network_type(w, "network/type", default="lora") == "dora"
-    return {
-        "rank": rank,
-        "network.start_deviation": rank**-0.5 if is_dora and rank > 0 else 0.0,
-        "alpha": alpha,
-        **of_windows,
-        "network.excluded": left_out,
-        "network.lora_plus_ratio": w.number(f"network/network_kwargs/{PLUS}", default=1.0),
-        "network.narrowed": unread,
-        "network.full": full,
-        "network.lokr_factor": factor if type(factor) is int and factor > 0 else -1,
-    }
-
-
-def _chosen_layers(kwargs: object, root: str) -> tuple[str, str, bool]:
-    """Patterns of the Linears that network_kwargs leave out and of those that they train as a whole, and whether they
-    hold anything but such words.
-
-    A layer is called transformer.NAME there, or with another `root`; words are looked for anywhere in it.
-    """
-    if not isinstance(kwargs, dict):
-        return "", "", bool(kwargs)
-    whole = kwargs.get(FULL)
-    lists = {name: kwargs.get(name) for name in CHOOSING} | {FULL: [whole] if isinstance(whole, str) else whole}
-    if any(not _are_words(words) for words in lists.values() if words is not None):
-        return "", "", True
-    without, only, full = lists.values()
-    patterns = [_inside(word, root) for word in without or ()]
-    if only is not None:
-        patterns.append(f"^(?!.*(?:{'|'.join(_inside(word.replace('$$', '.'), root) for word in only) or '(?!)'}))")
-    others = any(value is not None for name, value in kwargs.items() if name not in (*CHOOSING, FULL, PLUS))
-    return "|".join(patterns), "|".join(_inside(word.replace("$$", "."), root) for word in full or ()), others
-
-
-def _are_words(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-def _inside(word: str, root: str) -> str:
-    """A pattern that finds in NAME what `word` would find in transformer.NAME, or in NAME behind another root."""
-    if word in root:
-        return "^"
-    rests = (word[count:] for count in range(1, len(word)) if root.endswith(word[:count]))
-    return "|".join([re.escape(word), *(f"^{re.escape(rest)}" for rest in rests)])
 
 
 def _optimizer(name: str) -> str:
@@ -357,48 +265,3 @@ def _architecture(w: Written) -> tuple[str, str | None]:
         return next(legacy, "sd1"), None
     name, _, variant = written.partition(":")
     return ("flux" if name == "flex1" else name), variant or None
-
-
-def dataset_of(w: Written, number: int, bucket_step: int = 16) -> Dataset:
-    key = f"datasets/{number}"
-    own = w.below(key)
-    written = own.raw("resolution")
-    sizes = written if isinstance(written, list) else [written]
-    extension = own.text("caption_ext", default=".txt")
-    extension = extension if extension.startswith(".") else "." + extension
-    controls = own.raw("controls")
-    controls = [controls] if isinstance(controls, str) else controls if isinstance(controls, list) else []
-    augmented = bool(own.raw("augments")) or bool(own.raw("augmentations"))
-    return Dataset(
-        key=key,
-        folder=own.maybe("dataset_path") or own.maybe("folder_path"),
-        caption_extension=own.text("caption_type", default=extension),
-        resolutions=tuple(int(s) for s in sizes if isinstance(s, int) and not isinstance(s, bool)) or (512,),
-        # the trainer turns latent caching off when images are augmented
-        cache_latents_to_disk=own.flag("cache_latents_to_disk") and not augmented,
-        cache_latents=own.flag("cache_latents") and not augmented,
-        bucket_step=bucket_step,
-        random_crop=own.flag("random_crop") and not own.flag("square_crop"),
-        keeps_blanks=True,
-        batches_of=key,
-        controls=tuple(c for c in controls if isinstance(c, str) and c.strip()),
-        control_folders=_control_folders(own),
-        varied_captions=own.raw("shuffle_tokens") is True or own.raw("token_dropout_rate") is not None,
-        drawn=_drawn(own),
-        **fields_of(own, _OF_DATASET),
-    )
-
-
-def _drawn(own: Written) -> CaptionDraw | None:
-    dropout = own.number("token_dropout_rate")
-    if not own.flag("shuffle_tokens") and dropout <= 0:
-        return None
-    return CaptionDraw(shuffle=own.flag("shuffle_tokens"), dropout=dropout, keep=own.whole("keep_tokens"), whole=True)
-
-
-def _control_folders(own: Written) -> tuple[str, ...]:
-    """What is edited, by the names of the pictures; the numbered keys count before the plain one."""
-    numbered = [folder for n in (1, 2, 3) if (folder := own.maybe(f"control_path_{n}"))]
-    plain = own.raw("control_path")
-    folders = numbered or (plain if isinstance(plain, list) else [plain])
-    return tuple(folder for folder in folders if isinstance(folder, str) and folder)

@@ -18,7 +18,8 @@ from ...model.datasets import Dataset
 from ...model.record import replace
 from ...model.trainer import Folders
 from .model_keys import unread_kwargs, unread_model_keys
-from .recipe import BLANK, CHOOSING, CLASS, FULL, NETWORK_TYPES, PLUS, SLIDER
+from .network import CHOOSING, FULL, NETWORK_TYPES, PLUS
+from .recipe import BLANK, CLASS, SLIDER
 
 _WEIGHTS = ("cfg_scale", "reg_weight", *(f"{name}_multiplier" for name in (CLASS, BLANK, "inverted_mask_prior")))
 _INTERVAL = "gradient_checkpointing_interval"

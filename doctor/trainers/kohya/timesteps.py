@@ -9,7 +9,7 @@ from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...families import family_of
 from ...model import Run
-from ...model.recipe import TimestepDensity
+from ...model.objective import TimestepDensity
 from ...model.record import replace
 
 # Two numbers of 2 x 2 cells, each with the mu of its shift.

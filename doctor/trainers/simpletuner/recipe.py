@@ -16,7 +16,8 @@ from ...families import family_of
 from ...families.record import Family
 from ...model import Dataset, Run, Schema, Unknown
 from ...model.field_names import with_fields
-from ...model.recipe import Logging, TimestepDensity
+from ...model.objective import TimestepDensity
+from ...model.recipe import Logging
 from ...model.record import replace
 from ...model.trainer import Folders
 from .datasets import buckets_of, refused_sets

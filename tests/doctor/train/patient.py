@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from zdoctor.doctor.model.datasets import Dataset
-from zdoctor.doctor.model.recipe import Checkpoints, Network, Precision, Recipe, TimestepSampling, Validation
+from zdoctor.doctor.model.objective import TimestepSampling
+from zdoctor.doctor.model.recipe import Checkpoints, Network, Precision, Recipe, Validation
 from zdoctor.doctor.model.run import Run, Value, Where
 from zdoctor.doctor.train import Job, Progress, TrainResult, train
 from zdoctor.tests.changes import changed

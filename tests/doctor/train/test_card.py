@@ -13,7 +13,8 @@ import pytest
 import torch
 from PIL import Image, ImageChops
 
-from zdoctor.doctor.model.recipe import ConceptSlider, SamplePrompt
+from zdoctor.doctor.model.objective import ConceptSlider
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.model.run import Run
 from zdoctor.tests.doctor.train.card import Asked, answers_of, compiled
 

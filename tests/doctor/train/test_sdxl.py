@@ -20,7 +20,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from zdoctor.doctor.model.recipe import Loss, SamplePrompt
+from zdoctor.doctor.model.objective import Loss
+from zdoctor.doctor.model.recipe import SamplePrompt
 from zdoctor.doctor.train.components.vae import Vae, VaeFiles
 from zdoctor.doctor.train.dataset.images import DatasetImage
 from zdoctor.doctor.train.dataset.training_items import TrainingItem

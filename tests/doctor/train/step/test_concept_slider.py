@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zdoctor.doctor.examine.translate import for_runner
-from zdoctor.doctor.model.recipe import ConceptSlider
+from zdoctor.doctor.model.objective import ConceptSlider
 from zdoctor.doctor.schema.tables import shipped
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.tests.doctor.trainers.test_every_key import AI_TOOLKIT, run_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from zdoctor.doctor.model.recipe import GuidanceTarget, Loss
+from zdoctor.doctor.model.objective import GuidanceTarget, Loss
 from zdoctor.doctor.train.step.loss import guidance_scales, guided_target, sample_losses, thresholds
 from zdoctor.tests.doctor.trainers.kohya.runs import run_of as kohya
 from zdoctor.tests.doctor.trainers.kohya.runs import trained

@@ -11,7 +11,7 @@ import torch
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
-from zdoctor.doctor.model.recipe import TimestepDensity
+from zdoctor.doctor.model.objective import TimestepDensity
 from zdoctor.doctor.train.families import zimage
 from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.train.step.timestep_sampling import sample_timesteps, timesteps_from_density
