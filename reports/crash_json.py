@@ -58,6 +58,7 @@ class ExplanationDocument(Head, _Words):
     failed: bool
     worked: bool
     known: bool
+    certain: bool
     failure: ShownFailure | None
     while_loading: str | None
     cause: str | None
@@ -95,6 +96,7 @@ def as_data(
         "failed": failure is not None,
         "worked": told.worked,
         "known": known is not None or bool(told.rules),
+        "certain": (known is not None or bool(told.rules)) and told.certain,
         "failure": None if failure is None else _failure(failure),
         "while_loading": told.site or None,
         "cause": told.cause if known else lead.cause if lead else None,

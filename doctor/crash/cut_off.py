@@ -61,7 +61,8 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
         )
         at, stage = next(((one, found) for one, found in around if found is not None), (last, None))
     if stage is not None:
-        return _told(known, stage, _built(failure.frames) or place_of(at))
+        place = _built(failure.frames) or place_of(at)
+        return _told(known, stage, place) if at is last else _around(known, stage, place, place_of(last))
     named = [one for one in called if one not in _OF_ANYTHING] or called
     call = named[0].partition("(")[0].lstrip(".") if named else ""
     script = by_script(shown)
@@ -86,6 +87,17 @@ def _told(known: Known, stage: Stage, place: str) -> Known:
         cause="The log ends amid a traceback, before it says what went wrong. "
         f"The program was {phase} at {place}; what fails there most often: {often}.",
         do=f"{_LOOK} {stage.do}".strip(),
+    )
+
+
+def _around(known: Known, stage: Stage, place: str, inner: str) -> Known:
+    """What a frame outside of the last one was at: what that one does in it, its name does not tell."""
+    phase, often = stage.doing, stage.often
+    return replace(
+        known,
+        cause="The log ends amid a traceback, before it says what went wrong. "
+        f"The last place that it shows is {inner}, as the program was {phase} at {place}; what fails there most often: "
+        f"{often}.",
     )
 
 

@@ -55,6 +55,7 @@ _ABOVE = 8
 _FAR_ABOVE = 20  # where a trainer's banner stands between a name that was left unset and why
 _JUST_ABOVE = 3
 _LATEST = 40
+_LAST = 10  # of what a text ends with
 _LONGEST = 1000
 
 
@@ -83,7 +84,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         failure = failure if failure.cause is not None else replace(failure, cause=above[0])
         known = _closer(above[1], above[0], installed, lines)
     if failure is None:
-        worked = bool(found) or went_on(lines, 1)
+        worked = bool(found) or went_on([line for line in lines if not READING.search(line)], 1)
         bare = None if worked else _bare(lines)
         if bare is None:
             warned = None if worked else next((known for _, known in phrases(lines, table.warned())), None)
@@ -103,7 +104,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
 
 def _ends(lines: Lines) -> Known | None:
     """What the last line that tells of it says that the program was at."""
-    last = (lines[at] for at in range(len(lines) - 1, max(-1, len(lines) - 1 - _LATEST), -1))
+    last = [line for line in lines if line.strip()][: -_LAST - 1 : -1]
     return next((known for line in last for known in table.ends() if any(word in line for word in known.words)), None)
 
 

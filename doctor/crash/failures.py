@@ -114,6 +114,7 @@ _GAVE_UP = re.compile(
     r").*)$"
     r"|.{0,60}?(?:错误|錯誤|失败|失敗|Ошибка|エラー|오류) *[::] *(?P<told>\S.*)$"
     r"|\W*[\u274c\u2717\u2718\u26d4] *(?P<marked>\S.*)$"
+    r"|\[(?P<closed>[^\[\]]+ \(0x(?!0+\))[0-9a-fA-F]{8}\).*)\]$"  # Windows Terminal's, in any language
     r"|(?P<refused>.{0,60}(?:\u4e0d\u652f\u6301|\u4e0d\u652f\u63f4|\u5fc5\u987b|\u5fc5\u9808|\u7f3a\u5c11).*)$"
 )
 _LATEST = 30

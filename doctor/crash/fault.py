@@ -52,9 +52,18 @@ def _of_program(failure: Failure) -> Known | None:
         f"Update {program} and install its requirements (git pull, pip install -r requirements.txt). Where it is the "
         "newest, look for these words in its issues, or take its release before."
     )
-    return Known(
+    cause = (
         f"A fault of {program} at {place}: {what}. No setting or picture makes that; where it worked before, "
-        "a package that this code uses was exchanged for another release.",
+        "a package that this code uses was exchanged for another release."
+    )
+    if failure.name == "UnboundLocalError":
+        cause = (
+            f"At {place} {program} goes on without a value that it has not set: {what}. Either what should set it failed "
+            "before, which is then printed above, or it is a fault of this version."
+        )
+        do = f"Look above for the first error or warning, and cure that. Where there is none: {do}"
+    return Known(
+        cause,
         f"{do} {skip}".strip(),
         error=failure.name,
         vague=True,

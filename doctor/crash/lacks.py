@@ -122,4 +122,4 @@ def _asker(failure: Failure, package: str) -> str:
 
 def told(failure: Failure, package: str, cause: str, do: str) -> Known:
     """What a package's source says of a failure."""
-    return Known(cause, do, error=failure.name, vague=True, source=source_of(package))
+    return Known(cause, do, error=failure.name, source=source_of(package))

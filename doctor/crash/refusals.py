@@ -81,6 +81,5 @@ def refused(failure: Failure) -> Known | None:
         " ".join(filter(None, (advice(failure.message), rest))),
         error=failure.name,
         text=r"^(?P<said>\S[\s\S]*)",
-        vague=True,
         source="https://docs.python.org/3/tutorial/errors.html#raising-exceptions",
     )

@@ -49,3 +49,9 @@ def test_each_has_words_a_source_and_what_to_do() -> None:
         assert one.words and one.source.startswith("https://") and one.cause.endswith(".") and one.do.endswith("."), (
             one
         )
+
+
+def test_what_was_said_long_before_the_end_is_no_end() -> None:
+    said = next(iter(ENDS))
+    odd = "".join(f"word {n}\n" for n in range(12))
+    assert explain(f"{said}\n{odd}", SIGNATURES).ends is None

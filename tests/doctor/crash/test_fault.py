@@ -26,7 +26,7 @@ HELPER = "/w/SimpleTuner/helpers/training/trainer.py"
             "UnboundLocalError: cannot access local variable 'odd' where it is not associated with a value",
             "C:\\w\\AI-Toolkit\\jobs\\process\\X.py",
             "return odd",
-            "A fault of ai-toolkit at step",
+            "ai-toolkit goes on without a value that it has not set: it uses odd before",
         ),
         (
             "AttributeError: 'Model' object has no attribute 'ODD'",

@@ -95,13 +95,26 @@ def test_what_was_going_on_where_the_log_is_cut(code: str) -> None:
     ("script", "doing"),
     [
         ("wan_cache_latents.py", "caching latents"),
-        ("flux_kontext_train_network.py", "preparing or doing a training"),
         ("wan_cache_text_encoder_outputs.py", "caching what becomes of captions"),
     ],
 )
 def test_by_the_script_where_no_more_is_left(script: str, doing: str) -> None:
     log = f'Traceback (most recent call last):\n  File "/m/{script}", line 9, in <module>\n    main()\n'
     assert f"The program was {doing} at {script}" in explain(log, ()).cause
+
+
+def test_of_a_script_that_trains_nothing_is_guessed() -> None:
+    log = 'Traceback (most recent call last):\n  File "/m/flux_train_network.py", line 9, in <module>\n    main()\n'
+    assert "most often" not in explain(log, ()).cause
+
+
+def test_what_an_outer_frame_was_at_is_told_beside_the_place_where_the_log_ends() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "/m/own.py", line 9, in start\n    pipe = P.from_pretrained(name)\n'
+        '  File "/m/other.py", line 5, in odd\n    self.it = Oddly(3)\n'
+    )
+    cause = explain(log, ()).cause
+    assert "is odd (other.py:5), as the program was loading the model's files at start (own.py:9)" in cause
 
 
 @pytest.mark.parametrize(("own", "others"), [("494.00 MiB", True), ("12.31 GiB", True), ("", False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,34 @@ def test_what_a_line_is_known_for_comes_before_what_its_end_says() -> None:
     told = explain(f" CUDA error: unknown error {tail}", SIGNATURES)
     assert told.cause.startswith("The card or its driver has failed")
     assert "first line" in explain(tail.replace(". ", ".\n"), SIGNATURES).cause
+
+
+@pytest.mark.parametrize(
+    ("error", "certain"),
+    [
+        ("RuntimeError: shape '[2, 24, 128]' is invalid for input of size 15194", False),
+        ("KeyError: 'double_blocks.0.img_attn.proj.weight'", False),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0", True),
+    ],
+)
+def test_one_of_several_causes_is_told_as_no_more(
+    error: str, certain: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log := tmp_path / "a.log").write_text(script(error, "go(x)"))
+    main(["explain", str(log)])
+    out = capsys.readouterr().out
+    assert ("cause:" in out) is certain and ("maybe:" in out and "several causes" in out) is not certain
+    main(["explain", str(log), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["certain"] is certain
+
+
+@pytest.mark.parametrize("line", ["[已退出进程，代码为 1 (0x00000001)]", "[process exited with code 3 (0x00000003)]"])
+def test_a_windows_terminal_says_in_any_language_how_the_process_ended(line: str) -> None:
+    assert explain(f"Loading\n{_BARS}{line}\n", SIGNATURES).failure is not None
+    assert explain(f"Loading\n{_BARS}[已退出进程，代码为 0 (0x00000000)]\n", SIGNATURES).failure is None
+
+
+def test_bars_of_loading_are_no_steps_of_a_training() -> None:
+    bars = "".join(f"Loading checkpoint shards:  {n}0%|## | {n}/10 [00:0{n}<00:13, 13.01s/it]\n" for n in range(5))
+    told = explain(f"torch 2.9.1\n{bars}Loadi\n", SIGNATURES)
+    assert told.failure is None and not told.worked and told.ends is not None
