@@ -56,16 +56,16 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
     yield []
     if told.known is not None:
         yield Wrapped(told.cause, "cause: " if told.certain else "maybe: ", "bold")
-        yield Wrapped(told.do, "do:    ", "green")
-        if told.known.also:
-            yield Wrapped(told.known.also, "or:    ", "bold")
         if not told.certain:
             yield Wrapped(
-                "These words have several causes, and this text does not tell which it is. The first error or warning "
-                "above them, and the place in the code, tell more than the words.",
+                "These words have several causes, and this text does not tell which it is. The first error or "
+                "warning above them, and the place in the code, tell more than the words.",
                 "but:   ",
                 "magenta",
             )
+        yield Wrapped(told.do, "do:    ", "green")
+        if told.known.also:
+            yield Wrapped(told.known.also, "or:    ", "bold")
         if told.known.avoid:
             yield Wrapped(told.known.avoid, "not:   ", "yellow")
     elif told.rules:

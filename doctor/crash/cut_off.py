@@ -96,8 +96,8 @@ def _around(known: Known, stage: Stage, place: str, inner: str) -> Known:
     return replace(
         known,
         cause="The log ends amid a traceback, before it says what went wrong. "
-        f"The last place that it shows is {inner}, as the program was {phase} at {place}; what fails there most often: "
-        f"{often}.",
+        f"The last place that it shows is {inner}, as the program was {phase} at {place}; what fails there most "
+        f"often: {often}.",
     )
 
 

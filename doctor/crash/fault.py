@@ -58,8 +58,8 @@ def _of_program(failure: Failure) -> Known | None:
     )
     if failure.name == "UnboundLocalError":
         cause = (
-            f"At {place} {program} goes on without a value that it has not set: {what}. Either what should set it failed "
-            "before, which is then printed above, or it is a fault of this version."
+            f"At {place} {program} goes on without a value that it has not set: {what}. Either what should set it "
+            "failed before, which is then printed above, or it is a fault of this version."
         )
         do = f"Look above for the first error or warning, and cure that. Where there is none: {do}"
     return Known(

@@ -76,10 +76,9 @@ class Known:
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
     words look for (where it names a rule, than the others); `messenger`, that it only came after another one,
-    `vague`, that its words have several causes: it is told as the likely one, and the exception from which it came tells
-    more. `also` are other causes of the same words, and what
-    tells them from that one. `source` is the address of a text of it, `sample` such a text, where
-    `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text`
+    `vague`, that its words have several causes: it is told as the likely one, and the exception from which it came
+    tells more. `also` are other causes of the same words, and what tells them from that one. `source` is the address
+    of a text of it, `sample` such a text, where `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text`
     finds, or the group name2, as a pattern has each name once.
     """
 
@@ -188,8 +187,7 @@ class Explanation:
     whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked`
     tells that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the
     failure as it shows it, with nothing of its user. `warned` is what a line only warns of, where nothing failed,
-    `ends` what the program was at where the text ends without a failure. `certain` is False where `known` is only the
-    most usual of several causes that the same words have.
+    `ends` what the program was at where the text ends without a failure.
     """
 
     failure: Failure | None
@@ -202,7 +200,6 @@ class Explanation:
     worked: bool = False
     warned: Known | None = None
     ends: Known | None = None
-    certain: bool = True
 
     @property
     def explained(self) -> bool:
@@ -211,8 +208,10 @@ class Explanation:
 
     @property
     def certain(self) -> bool:
-        """Whether the words have but this cause, and not several of which it is the most usual. Of a traceback without
-        its end no cause is told."""
+        """Whether the words have but this cause, and not several of which it is the most usual.
+
+        Of a traceback without its end no cause is told.
+        """
         cut = self.failure is not None and self.failure.name == "CutOff"
         return cut or self.known is None or not self.known.vague
 

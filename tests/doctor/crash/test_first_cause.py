@@ -110,7 +110,7 @@ def test_of_a_script_that_trains_nothing_is_guessed() -> None:
 
 def test_what_an_outer_frame_was_at_is_told_beside_the_place_where_the_log_ends() -> None:
     log = (
-        'Traceback (most recent call last):\n  File "/m/own.py", line 9, in start\n    pipe = P.from_pretrained(name)\n'
+        'Traceback (most recent call last):\n  File "/m/own.py", line 9, in start\n    it = P.from_pretrained(name)\n'
         '  File "/m/other.py", line 5, in odd\n    self.it = Oddly(3)\n'
     )
     cause = explain(log, ()).cause
