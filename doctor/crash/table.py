@@ -33,7 +33,7 @@ _FIELDS = frozenset(Known.__match_args__)
 _NEEDED = frozenset(("cause", "do", "source"))
 _SHOWN_BY = ("error", "text", "words", "line")  # each has one of them
 _PATTERNS = ("text", "where")
-_YES = ("alone", "messenger", "vague")
+_YES = ("alone", "messenger", "vague", "sure")
 # libyaml, where PyYAML was built with it: a tenth of the time. Neither makes anything but texts.
 _Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 

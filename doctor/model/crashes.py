@@ -76,10 +76,11 @@ class Known:
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
     they are what the message is searched for. `alone` tells that this is another failure than the rules with the same
     words look for (where it names a rule, than the others); `messenger`, that it only came after another one,
-    `vague`, that its words have several causes: it is told as the likely one, and the exception from which it came
-    tells more. `also` are other causes of the same words, and what tells them from that one. `source` is the address
-    of a text of it, `sample` such a text, where `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text`
-    finds, or the group name2, as a pattern has each name once.
+    `vague`, that its words have several causes: it is told as the likely one (but where it is `sure`, as what it says
+    is true wherever they stand), and the exception from which it came tells more. `also` are other causes of the same
+    words, and what tells them from that one. `source` is the address of a text of it, `sample` such a text, where
+    `words` and `line` are none. {name} in `cause` and `do` stands for what the group of that name in `text` finds, or
+    the group name2, as a pattern has each name once.
     """
 
     cause: str
@@ -96,6 +97,7 @@ class Known:
     words: tuple[str, ...] = ()
     messenger: bool = False
     vague: bool = False
+    sure: bool = False
     source: str = ""
     sample: str = ""
 
@@ -213,7 +215,7 @@ class Explanation:
         Of a traceback without its end no cause is told.
         """
         cut = self.failure is not None and self.failure.name == "CutOff"
-        return cut or self.known is None or not self.known.vague
+        return cut or self.known is None or self.known.sure or not self.known.vague
 
     @property
     def cause(self) -> str:
