@@ -28,8 +28,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 }
 # The words that each of these has for itself.
 _OWN_WORDS = {"lokr": ("factor",), "oft": ("enable_all_linear",)}
-# Without effect where there is no convolution.
-_CONV = ("conv_dim", "conv_alpha")
+# Without effect where there is no convolution, with what they are where there are some.
+_CONV = {"conv_dim": r"\d+", "conv_alpha": r"\d+(?:\.\d+)?"}
 _HARMLESS = ("verbose", *_CONV)
 _OFF = ("split_qkv", "train_t5xxl")
 DROPOUTS = ("rank_dropout", "module_dropout")
@@ -42,7 +42,6 @@ _INDICES = {kind: f"train_{kind}_block_indices" for kind in _KINDS}
 # musubi-tuner leaves the modulation out.
 _MODULATION = r"adaLN_modulation|\.norm\w*\.linear$"
 
-
 # Of a UNet: what a LoRA covers there, and with conv_dim.
 _ATTENTION, _ALL = r"^(?!.*\.attentions\.)", r"^(?!.*\.(?:attentions|resnets|downsamplers|upsamplers)\.)"
 
@@ -51,70 +50,26 @@ def of_unet(run: Run) -> bool:
     return family_of(run.recipe.architecture).convolves
 
 
-def _refused_of_unet(run: Run, w: Written) -> Iterator[Reason]:
-    module, words = w.text("network_module"), w.pairs("network_args")
-    if module != SCRIPTS[run.process_type]:
-        wanted = SCRIPTS[run.process_type]
-        yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
-    if not w.flag(_ONLY):
-        yield _ONLY, "Training both CLIPs of SDXL is not supported; write network_train_unet_only"
-    for name, value in words.items():
-        if name not in (*_HARMLESS, *DROPOUTS, *_RATIOS):
-            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
-        elif name in DROPOUTS and not _share(value):
-            yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
-        elif name in _CONV and not re.fullmatch(r"\d+(?:\.\d+)?" if name == _CONV[1] else r"\d+", value):
-            yield "network_args", f"network_args {name}={value} is no number from 0"
-    try:
-        plus_of(words)
-    except ValueError:
-        yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
-
-
-def _network_of_unet(run: Run, w: Written) -> Network:
-    network, words = run.recipe.network, w.pairs("network_args")
-    alpha, windows = network.alpha or float(network.rank), int(words.get(_CONV[0], 0))
-    return replace(
-        network,
-        type="lora",
-        alpha=alpha,
-        scale=alpha / network.rank if network.rank else 1.0,
-        lora_plus_ratio=plus_of(words),
-        dropout=w.number("network_dropout"),
-        rank_dropout=float(words.get("rank_dropout", 0)),
-        module_dropout=float(words.get("module_dropout", 0)),
-        excluded=_ALL if windows else _ATTENTION,
-        conv_rank=windows,
-        conv_scale=float(words.get(_CONV[1], 1)) / windows if windows else 1.0,
-        initial_weights=w.text("network_weights"),
-    )
-
-
 def refused_network(run: Run, w: Written) -> Iterator[Reason]:
-    if of_unet(run):
-        yield from _refused_of_unet(run, w)
-        return
-    taken = (SCRIPTS[run.process_type], *MODULES[run.trainer])
-    module, kind = w.text("network_module"), _kind(run, w)
+    is_unet = of_unet(run)
+    taken = (SCRIPTS[run.process_type], *(() if is_unet else MODULES[run.trainer]))
+    module, words = w.text("network_module"), w.pairs("network_args")
     if module not in taken:
         wanted = " or ".join(taken)
         yield "network_module", f"network_module {module or 'that is not written'} is not supported; use {wanted}"
-    words = w.pairs("network_args")
-    text = (_T5,) if family_of(run.recipe.architecture).ai_toolkit.trained_text else ()
+    if is_unet and not w.flag(_ONLY):
+        yield _ONLY, "Training both CLIPs of SDXL is not supported; write network_train_unet_only"
     for name, value in words.items():
+        if not _is_known(run, w, name, value):
+            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
         if name in DROPOUTS and not _share(value):
             yield "network_args", f"network_args {name}={value} is no number from 0 to below 1"
-        known = name in (*_HARMLESS, *_OWN_WORDS.get(kind, ())) or (name in _OFF and value == "False")
-        if kind == "lora":
-            known = known or name in (_RATIOS[-1], *DROPOUTS)
-            if run.trainer == "sd-scripts":
-                known = known or name in ("train_blocks", *text, *_RATIOS, *_TEXT_RATIOS, *_INDICES.values())
-        if not known:
-            yield "network_args", f"network_args {name}={value} is not supported; leave it out"
-    if kind == "lokr" and not (value := words.get("factor", "-1")).lstrip("-").isdigit():
+        if is_unet and name in _CONV and not re.fullmatch(_CONV[name], value):
+            yield "network_args", f"network_args {name}={value} is no number from 0"
+    if _kind(run, w) == "lokr" and not (value := words.get("factor", "-1")).lstrip("-").isdigit():
         yield "network_args", f"network_args factor={value} is no whole number"
     try:
-        if blocks_left_out(words) == "|".join(_whole(name) for name, _ in _KINDS.values()):
+        if not is_unet and blocks_left_out(words) == "|".join(_whole(name) for name, _ in _KINDS.values()):
             yield "network_args", "The network_args leave no block of Flux with a LoRA"
     except ValueError:
         yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
@@ -126,7 +81,22 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
         return
     if ratio != 1.0 and prodigy:
         yield "network_args", "LoRA+ beside Prodigy is not supported"
-    yield from _refused_text(run, w, words, prodigy)
+    if not is_unet:
+        yield from _refused_text(run, w, words, prodigy)
+
+
+def _is_known(run: Run, w: Written, name: str, value: str) -> bool:
+    """Whether the runner obeys a word of network_args, or need not."""
+    if of_unet(run):
+        return name in (*_HARMLESS, *DROPOUTS, *_RATIOS)
+    kind = _kind(run, w)
+    if name in (*_HARMLESS, *_OWN_WORDS.get(kind, ())) or (name in _OFF and value == "False"):
+        return True
+    of_lora = (_RATIOS[-1], *DROPOUTS)
+    if run.trainer == "sd-scripts":
+        text = (_T5,) if family_of(run.recipe.architecture).ai_toolkit.trained_text else ()
+        of_lora += ("train_blocks", *text, *_RATIOS, *_TEXT_RATIOS, *_INDICES.values())
+    return kind == "lora" and name in of_lora
 
 
 def _refused_text(run: Run, w: Written, words: Mapping[str, str], prodigy: bool) -> Iterator[Reason]:
@@ -195,39 +165,32 @@ def plus_of(words: Mapping[str, str], names: tuple[str, ...] = _RATIOS) -> float
 
 def network_of(run: Run, w: Written) -> Network:
     """The network as the runner takes it."""
-    if of_unet(run):
-        return _network_of_unet(run, w)
-    network = run.recipe.network
-    words = w.pairs("network_args")
-    alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank
-    kind = _kind(run, w)
+    words, kind = w.pairs("network_args"), _kind(run, w)
+    network = replace(run.recipe.network, type=kind, initial_weights=w.text("network_weights"))
     if kind == "oft":  # dim counts its blocks, alpha is the constraint, and there is no dropout
         without = "" if words.get("enable_all_linear") else r"^(?!transformer_blocks\.\d+\.attn\.)"
-        return replace(network, type=kind, excluded=without, initial_weights=w.text("network_weights"))
+        return replace(network, excluded=without)
+    alpha = network.alpha or float(network.rank)  # no alpha is as much as the rank
+    network = replace(network, alpha=alpha, scale=alpha / network.rank if network.rank else 1.0)
     if kind != "lora":
-        return replace(
-            network,
-            type=kind,
-            alpha=alpha,
-            scale=alpha / network.rank if network.rank else 1.0,
-            excluded=_MODULATION,
-            lokr_full_rank=False,
-            lokr_factor=int(words.get("factor", -1)),
-            initial_weights=w.text("network_weights"),
-        )
-    return replace(
+        factor = int(words.get("factor", -1))
+        return replace(network, excluded=_MODULATION, lokr_full_rank=False, lokr_factor=factor)
+    network = replace(
         network,
-        type=kind,
-        alpha=alpha,
-        scale=alpha / network.rank if network.rank else 1.0,
         lora_plus_ratio=plus_of(words),
-        text_rates=text_rates(run, w),
-        text_plus_ratio=plus_of(words, _TEXT_RATIOS),
         dropout=w.number("network_dropout"),
         rank_dropout=float(words.get("rank_dropout", 0)),
         module_dropout=float(words.get("module_dropout", 0)),
+    )
+    if of_unet(run):
+        windows = int(words.get("conv_dim", 0))
+        scale = float(words.get("conv_alpha", 1)) / windows if windows else 1.0
+        return replace(network, excluded=_ALL if windows else _ATTENTION, conv_rank=windows, conv_scale=scale)
+    return replace(
+        network,
+        text_rates=text_rates(run, w),
+        text_plus_ratio=plus_of(words, _TEXT_RATIOS),
         excluded=_MODULATION if run.trainer == "musubi-tuner" else blocks_left_out(words),
-        initial_weights=w.text("network_weights"),
     )
 
 

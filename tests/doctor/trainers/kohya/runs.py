@@ -43,11 +43,17 @@ KONTEXT = {
     "text_encoder2": "clip.safetensors",
     "network_module": "networks.lora_flux",
 }
+SDXL = {
+    **{name: value for name, value in FLUX.items() if name not in ("ae", "clip_l", "t5xxl", "model_prediction_type")},
+    "pretrained_model_name_or_path": "sd_xl_base_1.0.safetensors",
+    "network_module": "networks.lora",
+}
 SCRIPTS: dict[str, dict[str, Any]] = {
     "flux_train_network": FLUX,
     "zimage_train_network": ZIMAGE,
     "flux_kontext_train_network": KONTEXT,
 }
+FROM_A_START = {"sdxl_train_network": SDXL}
 SUBSET = {"image_dir": "/data/cat", "num_repeats": 2}
 SET = {"resolution": [512, 768], "batch_size": 1}
 GENERAL = {"resolution": [960, 544], "caption_extension": ".txt"}
@@ -77,10 +83,14 @@ def run_of(
         "m.toml": f"[general]\n{toml({**GENERAL, **(general or {})})}"
         f"[[datasets]]\n{toml({**MUSUBI_SET, **(of_set or {})})}",
     }
-    trainer = "sd-scripts" if script == "flux_train_network" else "musubi-tuner"
-    text = toml({**SCRIPTS[script], **(options or {})})
+    files["c.toml"] = toml({**(SCRIPTS | FROM_A_START)[script], **(options or {})})
+    # the options of SDXL do not show which script takes them
+    name, text = (
+        ("t.sh", f"{script}.py --config_file c.toml") if script in FROM_A_START else ("c.toml", files["c.toml"])
+    )
+    trainer = "sd-scripts" if script in ("flux_train_network", *FROM_A_START) else "musubi-tuner"
     return read_config(
-        "c.toml",
+        name,
         text.encode(),
         {},
         trainer=trainer,

@@ -94,6 +94,23 @@ def test_what_is_refused_of_musubi(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"network_module": "networks.oft_flux"}, "networks.oft_flux is not supported; use networks.lora ("),
+        ({"network_train_unet_only": ...}, "Training both CLIPs of SDXL"),
+        ({"network_args": ["train_blocks=double"]}, "train_blocks=double is not supported"),
+        ({"network_args": ["rank_dropout=1"]}, "rank_dropout=1 is no number from 0 to below 1"),
+        ({"network_args": ["conv_dim=2.5"]}, "conv_dim=2.5 is no number from 0"),
+        ({"network_args": ["conv_alpha=half"]}, "conv_alpha=half is no number from 0"),
+        ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
+        ({"network_args": ["loraplus_unet_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
+    ],
+)
+def test_what_is_refused_of_sdxl(options: dict[str, Any], words: str) -> None:
+    assert words in said(run_of("sdxl_train_network", options))
+
+
+@pytest.mark.parametrize(
     ("of_subset", "words"),
     [
         ({"color_aug": True}, "color_aug true"),
