@@ -39,6 +39,9 @@ CLASSES: dict[str, tuple[str, str]] = {
     "prodigy8bit": (f"{_STEP}.prodigy8bit.Prodigy8bit", ""),
 }
 
+# These find the learning rate themselves, and stop at the first step where parts of the network have several.
+ONE_RATE = ("prodigy", "prodigy8bit", "dadaptadam", "dadaptlion")
+
 
 def class_path(name: str) -> str:
     """The class of an optimizer from a package, "" for one of torch's, transformers' or bitsandbytes'."""

@@ -19,6 +19,7 @@ from .names import (
     FAVOURS,
     KINDS,
     LOSSES,
+    ONE_RATE,
     OPTIMIZERS,
     SCHEDULERS,
     SCHEMES,
@@ -122,6 +123,10 @@ def _optimizer(run: Run) -> Rows:
     if "." not in name:
         words = f"{', '.join(known)}, or the class of an installed package as module.Class"
         yield _one_of("optimizer", "The optimizer", name, known, words)
+    network = run.recipe.network
+    ratios = {network.lora_plus_ratio, *([network.text_plus_ratio] if network.text_rates else [])}
+    alone = class_path(name) in map(class_path, ONE_RATE)
+    yield "optimizer", alone and ratios != {1.0}, f"LoRA+ beside {name} is not supported"
     for key, value in settings.items() if name in OPTIMIZERS else ():
         what = f"The setting {key} of the optimizer {name}"
         several = key == "betas" or (key == "eps" and name == "adafactor")

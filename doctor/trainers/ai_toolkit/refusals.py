@@ -88,8 +88,6 @@ def _network(run: Run, w: Written) -> Iterator[Reason]:
         yield at, f"The ratio of LoRA+ {w.raw(at)!r} is no number above 0"
     elif ratio != 1.0 and run.recipe.network.type not in ("lora", "dora"):
         yield at, "LoRA+ is of a LoRA or DoRA only"
-    elif ratio != 1.0 and run.recipe.optimizer.name == "prodigy":
-        yield at, "LoRA+ beside Prodigy is not supported"
     dropout = w.raw("network/dropout")
     if dropout and run.recipe.network.type == "dora":
         # which leaves out other values for the lengths than for the LoRA there

@@ -73,16 +73,13 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
             yield "network_args", "The network_args leave no block of Flux with a LoRA"
     except ValueError:
         yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
-    prodigy = OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy"
     try:
-        ratio = max(plus_of(words), plus_of(words, _TEXT_RATIOS))
+        plus_of(words), plus_of(words, _TEXT_RATIOS)
     except ValueError:
         yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
         return
-    if ratio != 1.0 and prodigy:
-        yield "network_args", "LoRA+ beside Prodigy is not supported"
     if not is_unet:
-        yield from _refused_text(run, w, words, prodigy)
+        yield from _refused_text(run, w, words)
 
 
 def _is_known(run: Run, w: Written, name: str, value: str) -> bool:
@@ -99,7 +96,7 @@ def _is_known(run: Run, w: Written, name: str, value: str) -> bool:
     return kind == "lora" and name in of_lora
 
 
-def _refused_text(run: Run, w: Written, words: Mapping[str, str], prodigy: bool) -> Iterator[Reason]:
+def _refused_text(run: Run, w: Written, words: Mapping[str, str]) -> Iterator[Reason]:
     """Why the text encoders must not be trained as it is written."""
     try:
         rates = text_rates(run, w)
@@ -121,6 +118,7 @@ def _refused_text(run: Run, w: Written, words: Mapping[str, str], prodigy: bool)
             "network_weights",
             "network_weights beside trained text encoders is not supported; write network_train_unet_only",
         )
+    prodigy = OPTIMIZERS.get(optimizer_of(run, w)) == "prodigy"
     if prodigy and any(rate != run.recipe.learning_rate for rate in rates.values()):
         yield "text_encoder_lr", "Another text_encoder_lr than the learning rate beside Prodigy is not supported"
 

@@ -131,6 +131,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
         "layer_offloading_transformer_percent 70 is not a number from 0 to 1",
         {"settings": written(model__layer_offloading=True, model__layer_offloading_transformer_percent=70)},
     ),
+    *(
+        (f"LoRA+ beside {name} is", {"optimizer": name, "network": {"lora_plus_ratio": 4.0}})
+        for name in ("prodigy", "prodigy8bit", "dadaptadam")
+    ),
     ("dropout 1.5 is not a number", {"settings": written(network__dropout=1.5)}),
     ("Dropout of a LoKr", {"network_type": "lokr", "settings": written(network__dropout=0.1)}),
 ]

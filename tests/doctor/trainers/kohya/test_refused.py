@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from zdoctor.doctor.examine.translate import for_runner
+from zdoctor.doctor.train.settings.refuse import refuse
 from zdoctor.doctor.trainers.kohya.names import APART, UNREAD
 
-from .runs import run_of, said
+from .runs import run_of, said, schema_of
 
 TEXT = {"network_train_unet_only": ...}
 
@@ -37,7 +39,6 @@ TEXT = {"network_train_unet_only": ...}
         ({"network_args": ["train_blocks=double", "train_double_block_indices=none"]}, "leave no block of Flux"),
         ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
         ({"network_args": ["loraplus_lr_ratio=inf"]}, "no number above 0"),
-        ({"network_args": ["loraplus_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
         ({"dim_from_weights": True}, "dim_from_weights true"),
         ({"base_weights": ["other.safetensors"]}, "base_weights"),
         ({"optimizer_type": "SGDNesterov"}, "optimizer_type sgdnesterov"),
@@ -103,11 +104,18 @@ def test_what_is_refused_of_musubi(options: dict[str, Any], words: str) -> None:
         ({"network_args": ["conv_dim=2.5"]}, "conv_dim=2.5 is no number from 0"),
         ({"network_args": ["conv_alpha=half"]}, "conv_alpha=half is no number from 0"),
         ({"network_args": ["loraplus_lr_ratio=0"]}, "no number above 0"),
-        ({"network_args": ["loraplus_unet_lr_ratio=4"], "optimizer_type": "Prodigy"}, "LoRA+ beside Prodigy"),
     ],
 )
 def test_what_is_refused_of_sdxl(options: dict[str, Any], words: str) -> None:
     assert words in said(run_of("sdxl_train_network", options))
+
+
+@pytest.mark.parametrize("optimizer", ["Prodigy", "prodigyopt.Prodigy", "DAdaptLion"])
+@pytest.mark.parametrize("script", ["flux_train_network", "sdxl_train_network"])
+def test_lora_plus_is_refused_beside_what_has_one_rate(script: str, optimizer: str) -> None:
+    faster = {"network_args": ["loraplus_unet_lr_ratio=4"], "optimizer_type": optimizer}
+    run = run_of(script, faster)
+    assert any(f"LoRA+ beside {optimizer}".lower() in why.lower() for why in refuse(for_runner(run, schema_of(run))))
 
 
 @pytest.mark.parametrize(
