@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from environments import REQUIREMENTS, made, tree
+from environments import made, tree
+from sick_environments import REQUIREMENTS
 
 from zdoctor.tests.environments import offline
 

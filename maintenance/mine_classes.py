@@ -10,8 +10,6 @@ key that changes the tensors in a way that cannot be written so is `fixed`: of a
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
 import importlib
 import json
 import re
@@ -25,6 +23,8 @@ from zdoctor.doctor.families.record.mined import shapes_of
 from zdoctor.doctor.families.record.shapes import BadConfig
 from zdoctor.maintenance.builders import Transformers, Tree, maker_of, plain_tree, tree_of
 from zdoctor.maintenance.classes import CLASSES, Source
+from zdoctor.maintenance.other_values import flat, is_whole, is_word, others_than, put, ranks_of, with_values
+from zdoctor.maintenance.patterns import lengths_of, patterns_of
 from zdoctor.maintenance.remembering import Sized, number_of, remembering, text_of
 
 _FEW = 6  # blocks of a list while it is mined
@@ -46,17 +46,17 @@ class _Miner:
             return None
 
     def mined(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        every = {**_flat(self.maker.defaults), **_flat(base)}
+        every = {**flat(self.maker.defaults), **flat(base)}
         self.follow |= (follow := self._follow(base, every))
         base = {**base, **{key: every[of] for key, of in follow.items()}}
-        values = {**_flat(self.maker.defaults), **_flat(base)}
+        values = {**flat(self.maker.defaults), **flat(base)}
         whole = self.built(base)
         if whole is None:
             raise SystemExit(f"{self.source.name} cannot be built: {self.why}")
         lists = self._lists(base, values)
         counts = dict.fromkeys(re.findall(r"[A-Za-z_][\w.]*", " ".join(lists.values())), _FEW)
-        few, tree = _with(base, counts), self.built(_with(base, counts), lift=True)
-        if tree is None or not lists.keys() <= _lengths(tree).keys():
+        few, tree = with_values(base, counts), self.built(with_values(base, counts), lift=True)
+        if tree is None or not lists.keys() <= lengths_of(tree).keys():
             counts, few, tree = {}, base, self.built(base, lift=True) or {}
         tree = self._explained(tree, few, values)
         table: dict[str, Any] = {
@@ -64,7 +64,7 @@ class _Miner:
             "lengths": {},
             "ranks": {},
             "lists": lists,
-            "tensors": _patterns(tree, lists),
+            "tensors": patterns_of(tree, lists),
         }
         self._bound(table, few, {**values, **counts})
         real, ours = plain_tree(whole), self._ours(table, base)
@@ -82,7 +82,7 @@ class _Miner:
         whole = {
             key: value for key, value in values.items() if isinstance(value, int) and not isinstance(value, bool)
         }
-        others = [_with(base, {key: other}) for key, value in whole.items() for other in _others(value)[:2]]
+        others = [with_values(base, {key: other}) for key, value in whole.items() for other in others_than(value)[:2]]
         built = [(other, real) for other in others if lost and (real := self.built(other, lift=True)) is not None]
         choices = {text_of(size): size for sizes in tree.values() for size in sizes if isinstance(size, Sized)}
         choices |= {f"{key} * {key}": number_of(value * value, f"{key} * {key}") for key, value in whole.items()}
@@ -120,10 +120,13 @@ class _Miner:
         found: dict[str, str] = {}
         for key in [key for key, value in values.items() if value is None]:
             for other in [
-                o for o in values if o.rpartition("_")[2] == key.rpartition("_")[2] and _is_whole(values[o])
+                o for o in values if o.rpartition("_")[2] == key.rpartition("_")[2] and is_whole(values[o])
             ]:
                 more = [{other: values[other] * 2}, {}]
-                pairs = [(_with(base, one), _with(base, {**one, key: one.get(other, values[other])})) for one in more]
+                pairs = [
+                    (with_values(base, one), with_values(base, {**one, key: one.get(other, values[other])}))
+                    for one in more
+                ]
                 trees = [(self.built(left), self.built(right)) for left, right in pairs]
                 if all(left is not None and left == right for left, right in trees) and trees[0] != trees[1]:
                     found[key] = other
@@ -132,14 +135,14 @@ class _Miner:
 
     def _lists(self, base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
         """How many blocks each list has, as a sum of keys."""
-        counts = {key: _FEW for key, value in values.items() if _counts(key) and _is_whole(value)}
-        base = _with(base, counts)
-        before = _lengths(self.built(base) or {})
+        counts = {key: _FEW for key, value in values.items() if _counts(key) and is_whole(value)}
+        base = with_values(base, counts)
+        before = lengths_of(self.built(base) or {})
         sums: dict[str, dict[str, int]] = {}
         for key in counts:
-            steps = ((step, self.built(_with(base, {key: _FEW + step}))) for step in (3, -3))
+            steps = ((step, self.built(with_values(base, {key: _FEW + step}))) for step in (3, -3))
             step, tree = next((one for one in steps if one[1] is not None), (0, None))
-            after = _lengths(tree or {})
+            after = lengths_of(tree or {})
             for name in {*before, *after} if tree else ():
                 times, rest = divmod(after.get(name, 0) - before.get(name, 0), step)
                 if rest == 0 and times in (1, -1):
@@ -157,10 +160,10 @@ class _Miner:
             self.maker, Transformers
         )  # of a config of transformers most are of no part in what is built
         for key, value in values.items():
-            if words and key not in self.follow and _is_word(value):
+            if words and key not in self.follow and is_word(value):
                 table["fixed"][key] = list(value) if isinstance(value, tuple) else value
-            elif not self._holds_for(table, base, key, _others(value)):
-                ranks = _ranks(value)
+            elif not self._holds_for(table, base, key, others_than(value)):
+                ranks = ranks_of(value)
                 alike = (
                     [type(value)(one * (2 + 3 * rank) for one, rank in zip(value, ranks, strict=True))]
                     if ranks
@@ -179,7 +182,7 @@ class _Miner:
         """Whether the table is that of the class with such values, too; of numbers two that it can be built with."""
         seen = 0
         for other in others:
-            config = _with(base, {key: other})
+            config = with_values(base, {key: other})
             real = self.built(config)
             if real is None:
                 continue  # no such model
@@ -189,7 +192,7 @@ class _Miner:
             except BadConfig:
                 return False
             seen += 1
-            if seen == 2 and _is_whole(other):
+            if seen == 2 and is_whole(other):
                 break
         return True
 
@@ -210,112 +213,8 @@ def _sum(keys: Mapping[str, int], rest: int) -> str:
     return text.removeprefix("+ ") + (f" {'+' if rest > 0 else '-'} {abs(rest)}" if rest else "")
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _counts(key: str) -> bool:
     return re.search(r"layers|blocks|depth", key.rpartition(".")[2]) is not None
-
-
-def _others(value: Any) -> list[Any]:
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int):
-        return [value * 2, value * 3, value + 1, value // 2 or 1]
-    if isinstance(value, float):
-        return [value * 2, value / 2]
-    if value is None:
-        return [8]
-    if isinstance(value, list | tuple) and value:
-        every = [type(value)(others[0] if (others := _others(one)) else one for one in value)]
-        return every + [
-            _replaced(value, place, other) for place, one in enumerate(value) for other in _others(one)[:2]
-        ]
-    return []
-
-
-def _is_word(value: Any) -> bool:
-    """Whether nothing is known of the other values that a key could have: of a word, of none, of an empty list."""
-    every = value if isinstance(value, list | tuple) else (value,)
-    return not every or any(one is None or isinstance(one, str) for one in every)
-
-
-def _ranks(value: Any) -> list[int]:
-    """Which of these numbers are equal, each by the place of the first such; none for what is no list of numbers."""
-    plain = isinstance(value, list | tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
-    return [list(value).index(one) for one in value] if plain else []
-
-
-def _replaced(values: Any, place: int, value: Any) -> Any:
-    return type(values)((*values[:place], value, *values[place + 1 :]))
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        found |= _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
-    return found
-
-
-def _with(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    made = copy.deepcopy(dict(config))
-    for path, value in values.items():
-        _put(made, path, value)
-    return made
-
-
-def _put(config: dict[str, Any], path: str, value: Any) -> None:
-    *outer, key = path.split(".")
-    for part in outer:
-        config = config.setdefault(part, {})
-    config[key] = list(value) if isinstance(value, tuple) else value
-
-
-def _lengths(tree: Tree) -> dict[str, int]:
-    """List of blocks -> how many."""
-    found: dict[str, int] = {}
-    for name in tree:
-        for match in re.finditer(r"\.(\d+)(?=\.)", name):
-            before = name[: match.start()]
-            found[before] = max(found.get(before, 0), int(match.group(1)) + 1)
-    return found
-
-
-def _patterns(tree: Tree, lists: Mapping[str, str]) -> dict[str, list[str]]:
-    """Shape -> names of tensors, those of blocks that are alike once."""
-    found: dict[str, list[str]] = {}
-    blocks: dict[tuple[str, str, str], set[int]] = {}
-    lengths = _lengths(tree)
-    for name, sizes in tree.items():
-        shape = " × ".join(ast.unparse(ast.parse(text_of(size), mode="eval")) for size in sizes)
-        before = next((one for one in lists if re.match(rf"{re.escape(one)}\.\d+\.", name)), None)
-        if before is None:
-            found.setdefault(shape, []).append(name)
-            continue
-        number, _, after = name[len(before) + 1 :].partition(".")
-        blocks.setdefault((shape, before, after), set()).add(int(number))
-    for (shape, before, after), numbers in blocks.items():
-        for which in _slices(numbers, lengths[before]):
-            found.setdefault(shape, []).append(f"{before}.{which}.{after}")
-    return found
-
-
-def _slices(numbers: set[int], length: int) -> list[str]:
-    """The blocks of these numbers in a list of any length: all, or those from and to a place near an end."""
-    if len(numbers) == length:
-        return ["*"]
-    first = next(n for n in range(length + 1) if n not in numbers)
-    last = next(n for n in range(length + 1) if length - 1 - n not in numbers)
-    middle = numbers - {*range(first), *range(length - last, length)}
-    if middle and middle == {*range(min(middle), max(middle) + 1)}:
-        start, stop = min(middle), max(middle) + 1 - length
-        return [*_slices(numbers - middle, length), f"[{start}:{stop}]"]
-    if middle:
-        return [str(number) for number in sorted(numbers)]
-    if not (first and last) and first + last > length // 2:  # nearly all of them
-        return [f"[:{first - length}]" if first else f"[{length - last}:]"]
-    return [text for text, many in ((f"[:{first}]", first), (f"[-{last}:]", last)) if many]
 
 
 def _asked(tables: list[dict[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,7 +229,7 @@ def _asked(tables: list[dict[str, Any]], values: Mapping[str, Any]) -> dict[str,
             *(table["ranks"] for table in tables),
         )
     ):
-        _put(made, key, values[key])
+        put(made, key, values[key])
     return made
 
 
@@ -339,7 +238,7 @@ def mine(source: Source) -> dict[str, Any]:
     miner = _Miner(source)
     tables = [miner.mined(base) for base in source.configs]
     library = importlib.import_module(source.module.partition(".")[0])
-    defaults = _asked(tables, {**_flat(miner.maker.defaults), **miner.follow})
+    defaults = _asked(tables, {**flat(miner.maker.defaults), **miner.follow})
     return {
         "from": source.trainer or f"{library.__name__} {library.__version__}",
         "defaults": defaults,
