@@ -220,7 +220,10 @@ def of_simpletuner(point: Point) -> Run:
         "lycoris.json": Found("lycoris.json", json.dumps(_LOKR).encode()),
     }
     reading = read_config("config.json", json.dumps(options).encode(), {}, trainer="SimpleTuner", beside=files.get)
-    return reading.runs[0]
+    run = reading.runs[0]
+    # by PyTorch 2.11, which this SimpleTuner installs (setup.py: at least that), as all points of rms_norm say
+    precision = replace(run.recipe.precision, half_norms=True)
+    return replace(run, recipe=replace(run.recipe, precision=precision))
 
 
 def of_kohya(point: Point) -> Run:

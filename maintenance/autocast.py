@@ -33,7 +33,7 @@ class Autocast(TorchFunctionMode):
 
     While it is not `is_on`, all is computed as it is given. With `caches` what was made of weights that learn stays
     until the outermost autocast ends, as PyTorch has it. Without, what a block keeps can be told from what autocast
-    does.
+    does. Without `norms` it leaves rms_norm as it is, as before PyTorch 2.12.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,15 @@ class Autocast(TorchFunctionMode):
         self.enabled, self.dtype = True, torch.bfloat16
         self.is_on, self.caches, self.depth = True, False, 0
         self.made: dict[int, Tensor] = {}
+        self.norms = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         kwargs = kwargs or {}
         if self.enabled and name in _HALF:
             args, kwargs = tree_map(self._half, (args, kwargs))
+        elif self.enabled and not self.norms and name == "rms_norm":
+            pass
         elif self.enabled and (name in _WHOLE or (name in _WIDEST and _is_mixed(args))):
             args, kwargs = tree_map(_whole, (args, kwargs))
         elif name == "tensor" and kwargs.get("dtype") == torch.long:  # sizes, which a class reads back

@@ -7,6 +7,7 @@ with its dropout of 0.1, which keeps a copy and a mask of what each is given. Au
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,19 +20,30 @@ import torch
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
+from zdoctor.doctor.families.models.boogu import CONFIG as BOOGU_CONFIG
+from zdoctor.doctor.families.models.boogu import SPARED as BOOGU_SPARED
 from zdoctor.doctor.families.models.flux2_in_diffusers import CONFIG_4B, CONFIG_9B
 from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.sd3 import LARGE, MEDIUM
 from zdoctor.doctor.families.models.wan import CONFIG_5B, CONFIG_SMALL
 from zdoctor.doctor.families.record.blocks import is_within
-from zdoctor.doctor.families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, SCALED, WHOLE
+from zdoctor.doctor.families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, OLDER, SCALED, WHOLE
 from zdoctor.doctor.train.rehearsal.inputs import CALLS, Batch, Called, inputs_of
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.classes import CLASSES
 from zdoctor.maintenance.kohya_classes import AUTOCAST, Around, OfTrainer, under_autocast
-from zdoctor.maintenance.simpletuner_products import KEEPING, Adapted, Lokr, Quantized, offload, readied
-from zdoctor.maintenance.trainer_classes import hidream
+from zdoctor.maintenance.simpletuner_products import (
+    KEEPING,
+    OF_FILE,
+    Adapted,
+    Lokr,
+    Quantized,
+    of_torchao,
+    offload,
+    readied,
+)
+from zdoctor.maintenance.trainer_classes import boogu, hidream
 
 DROPOUT = 0.1
 SD35_CONFIGS = (MEDIUM, LARGE)
@@ -45,11 +57,12 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     def build(config: Mapping[str, Any]) -> Any:
         os.environ["SIMPLETUNER_LOG_LEVEL"] = "ERROR"
         under_autocast()
-        AUTOCAST.is_on = True
+        AUTOCAST.is_on, AUTOCAST.norms = True, OLDER not in way
         readied(product)
         model = of.build(config).to("meta", torch.bfloat16)
         for name, module in list(model.named_modules()):
-            if product and isinstance(module, nn.Linear) and is_within(f"{name}.", of.lists):
+            is_spared = bool(of.spared and of_torchao(product) and re.search(of.spared, name))
+            if product and isinstance(module, nn.Linear) and is_within(f"{name}.", of.lists) and not is_spared:
                 is_adapted = ADAPTED in way and is_within(f"{name}.", (of.adapted,))
                 replace_module(model, name, (Adapted if is_adapted else Quantized)(module, product))
         if OFFLOADED in way:
@@ -64,7 +77,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
         taken = signature(type(model).forward).parameters
         return args, {name: value for name, value in named.items() if name in taken} | of.inputs(model, batch)
 
-    return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True)
+    return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True, one_kernel=of.one_kernel)
 
 
 class Lora(Around):
@@ -105,7 +118,7 @@ def nothing(model: Any, batch: Batch) -> dict[str, Any]:
     return {}
 
 
-WAYS = ("autocast", *KEEPING)
+WAYS = ("autocast", *(way for way in KEEPING if way != OF_FILE))
 
 
 def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
@@ -148,6 +161,28 @@ def _of_hidream(model: Any, batch: Batch) -> dict[str, Any]:
     return {**named, "t5_hidden_states": t5, "llama_hidden_states": llama}
 
 
+def _of_boogu(model: Any, batch: Batch) -> dict[str, Any]:
+    return boogu(model, batch, torch.bfloat16)[1]
+
+
+def _ideogram4(config: Mapping[str, Any]) -> Any:
+    made = of_module("ideogram", "Ideogram4Config", config)
+    return of_module("ideogram", "Ideogram4Transformer", {"config": made})
+
+
+def _of_ideogram4(model: Any, batch: Batch) -> dict[str, Any]:
+    """Prompts are projected before they are cached, and given in 32 bits."""
+    together = (batch.size, batch.text + batch.image)
+    return {
+        "llm_features": torch.zeros(*together, model.config.emb_dim),
+        "x": torch.zeros(*together, model.config.in_channels, dtype=torch.bfloat16),
+        "t": torch.full((batch.size,), 0.5),
+        "position_ids": torch.zeros(*together, 3, dtype=torch.int64),
+        "segment_ids": torch.ones(*together, dtype=torch.int64),
+        "indicator": torch.ones(*together, dtype=torch.int64),
+    }
+
+
 def _as_long_as_all(states: Tensor, mask: Tensor | None) -> tuple[int, None, Tensor | None]:
     return states.shape[1], None, mask
 
@@ -161,12 +196,23 @@ def _of(
     configs: tuple[Mapping[str, Any], ...] = ({},),
     ways: tuple[str, ...] = (),
     adapted: str = "",
+    spared: str = "",
+    one_kernel: bool = False,
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ()),
 ) -> OfTrainer:
     """The class of a family, whose steps may be computed in more `ways` than all."""
     build = partial(of_module, module, name)
     return OfTrainer(
-        build, inputs, dict(lists), configs, left_out(*ends), (*WAYS, *ways), adapted=adapted, unlike=unlike
+        build,
+        inputs,
+        dict(lists),
+        configs,
+        left_out(*ends),
+        (*WAYS, *ways),
+        adapted=adapted,
+        spared=spared,
+        one_kernel=one_kernel,
+        unlike=unlike,
     )
 
 
@@ -269,5 +315,27 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("single_stream_blocks", "num_single_layers"),
         inputs=_of_hidream,
         configs=(HIDREAM_CONFIG,),
+    ),
+    "SimpleTuner/BooguImageTransformer2DModel": _of(
+        "boogu_image",
+        "BooguImageTransformer2DModel",
+        ("context_refiner", "num_refiner_layers"),
+        ("noise_refiner", "num_refiner_layers"),
+        ("ref_image_refiner", "num_refiner_layers"),
+        ("double_stream_layers", "num_double_stream_layers"),
+        ("single_stream_layers", "num_layers"),
+        inputs=_of_boogu,
+        configs=(BOOGU_CONFIG,),
+        ways=("nothing-kept" + FEW, *(way + OLDER for way in (*WAYS, "nothing-kept" + FEW))),
+        spared=BOOGU_SPARED,
+        one_kernel=True,
+    ),
+    "SimpleTuner/Ideogram4": OfTrainer(
+        _ideogram4,
+        _of_ideogram4,
+        {"layers": "num_layers"},
+        left_out=left_out("qkv", "o", "w1", "w2", "w3"),
+        ways=(*WAYS, OF_FILE, *(way + OLDER for way in (*WAYS, OF_FILE))),
+        one_kernel=True,
     ),
 }

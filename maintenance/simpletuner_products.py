@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.maintenance.kohya_classes import Around
 
+OF_FILE = "own copy-kept"  # of models that are published in float8
 FEWEST = 32  # rows with which SDNQ multiplies in 8 bits
 FACTOR = 12  # that of SimpleTuner's examples
 RANK_OF_ADAPTER = 32  # what it keeps of as many numbers a token is next to nothing
@@ -115,6 +116,13 @@ def _of_torchao(x: Tensor, codes: Tensor, bias: Tensor | None, *, scaled: bool) 
     return found
 
 
+def _of_file(x: Tensor, codes: Tensor, bias: Tensor | None) -> Tensor:
+    """A float8 file's Linear (ideogram/quantized_loading.py), but on cards of the capability 8.9."""
+    scale = torch.empty(codes.shape[0], dtype=torch.float32)
+    weight = codes.to(x.dtype) * scale.to(x.dtype).unsqueeze(1)
+    return nn.functional.linear(x, weight, None if bias is None else bias.to(x.dtype))
+
+
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 # way -> product of what a Linear is given with its codes, and its bias
 KEEPING: Mapping[str, Product] = {
@@ -122,12 +130,17 @@ KEEPING: Mapping[str, Product] = {
     "input-kept": _kept,
     "copy-kept": partial(_of_torchao, scaled=False),
     "scaled-kept": partial(_of_torchao, scaled=True),
+    OF_FILE: _of_file,
 }
+
+
+def of_torchao(product: Product | None) -> bool:
+    return getattr(product, "func", None) is _of_torchao
 
 
 def readied(product: Product | None) -> None:
     """What a product imports, of which torchao tries itself on tensors, is there before a step counts its own."""
-    if getattr(product, "func", None) is _of_torchao:
+    if of_torchao(product):
         _torchao()
 
 

@@ -132,7 +132,7 @@ def _omnigen2(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
     }
 
 
-def _boogu(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
+def boogu(model: Any, batch: Batch, dtype: torch.dtype) -> Called:
     width = model.config.instruction_feature_configs["instruction_feat_dim"]
     return (), {
         "hidden_states": _picture(model.config.in_channels, batch, dtype, model.config.patch_size),
@@ -219,7 +219,7 @@ _INPUTS: Mapping[str, Callable[[Any, Batch, torch.dtype], Called]] = {
     "Ideogram4": _ideogram4,
     "ZImageDCT": _zeta_chroma,
     "OmniGen2Transformer2DModel": _omnigen2,
-    "BooguImageTransformer2DModel": _boogu,
+    "BooguImageTransformer2DModel": boogu,
     "HiDreamImageTransformer2DModel": hidream,
 }
 _CHANGED: Mapping[str, Callable[[Any], None]] = {

@@ -114,7 +114,9 @@ def predict(
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(case, system.memory_available)) if high > free else (),
         margin=high - peak,
-        below=error_of(case) + (int(FEWER * peak) if run.recipe.network.excluded and not sizes.of_trainer else 0),
+        below=max(0, peak - _before_torch_2_12(case))
+        + error_of(case)
+        + (int(FEWER * peak) if run.recipe.network.excluded and not sizes.of_trainer else 0),
         cards=sharing(on.shown) if card and not offloaded_share(run) else 1,
         least_free=min((gpu.memory_free for place in on.shown for gpu in place), default=0),
         blocks=blocks,
@@ -122,6 +124,12 @@ def predict(
         elsewhere=_elsewhere(run, gpus, on.candidates, system, left) if card and left(card) < 0 else None,
         spill=_spill(card, system) if card else 0,
     )
+
+
+def _before_torch_2_12(case: Case) -> int:
+    """The peak where rms_norm stays in 16 bits; which PyTorch the run has is not known here."""
+    older = case.with_recipe(precision=replace(case.recipe.precision, half_norms=True))
+    return max(phase.total for phase in phases_of(older))
 
 
 def _left(case: Case, gpu: Gpu) -> int:

@@ -92,11 +92,11 @@ def sizes_of(run: Run, model: ModelFolder) -> Sizes | Unknown:
     steps = split or (of_kohya.steps if of_kohya else own if mined_tables(own) else "")
     if figures is not None and needs_own and not steps:
         return Unknown(f"what a step of {family.title} keeps in memory was not measured of {run.trainer}")
-    network, scaled = run.recipe.network, run.recipe.precision.scaled
+    network, scaled, spared = run.recipe.network, run.recipe.precision.scaled, run.recipe.precision.spared
     autocast, windows = trainer.draws_under_autocast, network.conv_rank > 0
     own_words = run.trainer if of_kohya else ""
     architecture, refiners, fused = run.recipe.architecture, network.refiners, network.fused
-    return _sizes(architecture, refiners, fused, own_words, steps, scaled, autocast, windows, model)
+    return _sizes(architecture, refiners, fused, own_words, steps, scaled, spared, autocast, windows, model)
 
 
 @lru_cache(maxsize=8)  # what is predicted of a run is predicted again of each repair, and of the next config
@@ -107,6 +107,7 @@ def _sizes(
     by: str,
     of_trainer: str,
     scaled: bool,
+    spared: str,
     autocast: bool,
     windows: bool,
     model: ModelFolder,
@@ -141,17 +142,18 @@ def _sizes(
     in_words_of_files = of_kohya is not None and of_kohya.lists not in ((), family.blocks)
     if in_words_of_files and class_name == family.class_name:  # whose classes have the names of the files
         shapes = original_layout(family.transformer.original, shapes)
+    own = family.simpletuner if of_trainer and of_kohya is None else None
     lists = (() if figures.whole else family.blocks) if of_kohya is None else of_kohya.lists
+    lists = own.lists if own and own.lists else lists
     quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
-    linears = (
-        _layers(shapes)
-        if figures.whole or (of_kohya is not None and of_kohya.everywhere)
-        else block_linears(shapes, lists if of_kohya else figures.lora or family.targets(refiners=refiners))
-    )
+    quantized = (*lists, *own.quantized) if own and (own.lists or own.quantized) else quantized
+    covered = lists if of_kohya or (own and own.lists) else figures.lora or family.targets(refiners=refiners)
+    everywhere = figures.whole or (of_kohya is not None and of_kohya.everywhere)
+    linears = _layers(shapes) if everywhere else block_linears(shapes, covered)
     every = block_linears(shapes, quantized) if quantized or of_kohya is None else _as_linears(shapes)
     counts = {name: _count(every, name) for name in lists}
     numbers = {name: _numbers(every, name) // max(1, count) for name, count in counts.items()}
-    blocks, mined = every, linears
+    blocks, mined = _without(every, spared), linears
     if of_kohya is not None:
         mined = _without(linears, of_kohya.left_out)
         linears = _without(linears, of_kohya.left_out_of_windows) if windows and figures.whole else mined

@@ -130,7 +130,9 @@ class Precision:
     share a scale of 32 bits, 0: those of a row. `keeps` is what a quantized Linear keeps for backward ("its input"),
     or the trainer's own name of a format of which that is not known. What is trained is in the dtype `network`, "":
     in 32 bits; the VAE in `vae`, "": as all else. `full_attention`: attention is computed without a kernel for it;
-    `split_attention`: that of each picture alone, without a mask for what fills up its prompt.
+    `split_attention`: that of each picture alone, without a mask for what fills up its prompt. `spared` finds the
+    Linears that are not quantized, where others of their blocks are. `half_norms`: autocast leaves rms_norm in 16
+    bits, as before PyTorch 2.12.
     """
 
     dtype: str = "fp32"
@@ -143,6 +145,8 @@ class Precision:
     vae: str = ""
     full_attention: bool = False
     split_attention: bool = False
+    spared: str = ""
+    half_norms: bool = False
 
 
 @dataclass(frozen=True)

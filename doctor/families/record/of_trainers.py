@@ -12,17 +12,23 @@ from .shapes import Shapes
 if TYPE_CHECKING:
     from . import Loader, ModelConfig
 
+# no base_model_precision of SimpleTuner: float8 weights stay as they are in the file, made 16 bits for each product
+IN_FILE = "as in its file"
+
 
 @dataclass(frozen=True)
 class Flavour:
     """What a model_flavour of SimpleTuner stands for: a variant, its repository, that of the transformer alone where
-    that is another, and the adapter that is fetched with it.
+    that is another, the adapter that is fetched with it, and the base_model_precision that its weights are in unless
+    another is asked for, or `upcast` is set.
     """
 
     repo: str
     variant: str | None = None
     transformer: str | None = None
     adapter: str | None = None
+    precision: str = ""
+    upcast: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,9 @@ class SimpleTuner:
     gradient_checkpointing_interval counts are blocks that are computed again `together`, one of which is computed
     `apart`, or it is passed over (""). `loader` is what it opens where ai-toolkit opens something else. `fuses`: with
     fuse_qkv_projections query, key and value are there a second time, as one Linear, which has the LoRA.
-    `others` are flavours of that model_family of which there is no record.
+    `others` are flavours of that model_family of which there is no record. `lists` are its lists of blocks in their
+    order where those with a LoRA are more than the family's; what is quantized is in them or in the modules
+    `quantized`, but torchao leaves the Linears that `spared` finds as they are.
     """
 
     family: str
@@ -55,6 +63,9 @@ class SimpleTuner:
     loader: Loader | None = None
     fuses: bool = False
     others: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    quantized: tuple[str, ...] = ()
+    spared: str = ""
 
 
 @dataclass(frozen=True)

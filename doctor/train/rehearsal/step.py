@@ -25,6 +25,7 @@ from ..network.lora import add_network
 from ..transformer.transformer_blocks import use_float16
 from ..weights.materialize import replace_module
 from .alive import Alive
+from .fused import rms_norm_in_one_kernel
 from .inputs import Batch, Called, inputs_of
 from .watch import Held, Watch
 
@@ -40,7 +41,8 @@ class Own:
     """A class that is not of diffusers: how it is built from a config, and what it is called with.
 
     `lora` makes its Linears trained ones, where no way of ours does, with `windows` convolutions of several pixels,
-    too; `trains` says that it computes again only while it is told that it trains.
+    too; `trains` says that it computes again only while it is told that it trains, `one_kernel` that rms_norm keeps
+    what a card's own kernel does.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
@@ -48,6 +50,7 @@ class Own:
     lora: Callable[[nn.Module, tuple[int, int], int], nn.Module] | None = None
     trains: bool = False
     windows: bool = False
+    one_kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ def rehearsed(
 ) -> Held:
     """A step, or with an optimizer several, of which the last counts; with `draws` a pass without gradients first."""
     held = Held()
-    with without_data():
+    with without_data(), rms_norm_in_one_kernel() if step.own and step.own.one_kernel else nullcontext():
         model = built(step)
         parameters = [p for p in model.parameters() if p.requires_grad]
         optimize = optimizer(parameters) if optimizer else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...configs.words import same
 from ...configs.written import Setting, Written, fields_of
 from ...families import families, family_of
-from ...families.record.of_trainers import Flavour, SimpleTuner
+from ...families.record.of_trainers import IN_FILE, Flavour, SimpleTuner
 from ...model import Config, Dataset, Run, SamplePrompt
 from ...model.field_names import with_fields
 from ...model.recipe import Network, Recipe
@@ -74,6 +74,7 @@ _KEEPS = (
     ("fp8-torchao", "scaled-kept"),
     ("sdnq", "nothing-kept"),
     ("bnb", "nothing-kept"),
+    (IN_FILE, "own copy-kept"),
 )
 # the names that weights of the same kind have in every other place of zdoctor
 _PRECISIONS = {
@@ -86,7 +87,7 @@ _PRECISIONS = {
     "nf4-bnb": "nf4",
     # torchao keeps the four bits of int8dq-int4 in bytes
     **dict.fromkeys(("int8-torchao", "int8dq-torchao", "int8dq-int4-torchao", "int8-sdnq"), "int8"),
-    **dict.fromkeys(("fp8-torchao", "fp8wo-torchao", "fp8-native", "fp8-sdnq"), "float8"),
+    **dict.fromkeys(("fp8-torchao", "fp8wo-torchao", "fp8-native", "fp8-sdnq", IN_FILE), "float8"),
     **dict.fromkeys(("int4-torchao", "fp8-int4-torchao", "uint4-sdnq"), "uint4"),
     **dict.fromkeys(("int5-sdnq", "uint5-sdnq"), "uint5"),
     **dict.fromkeys(("int16-sdnq", "uint16-sdnq", "fp16-sdnq"), "int16"),
@@ -118,6 +119,9 @@ def run(
     lora = options.text("model_type", default="full") == "lora"
     files = {"datasets": backend, "lycoris": lycoris}
     quantization = options.text("base_model_precision", default="no_change")
+    if quantization == "no_change" and not (flavour.upcast and options.flag(flavour.upcast)):
+        quantization = flavour.precision or quantization
+    of_trainer = family_of(architecture).simpletuner
     of_text = options.text("text_encoder_1_precision", default="no_change")
     precision = options.text("mixed_precision", default="bf16")
     quantized = quantization != "no_change" and options.text("base_model_default_dtype", default="bf16") == "bf16"
@@ -141,6 +145,7 @@ def run(
         "network": _network(options, architecture, lora),
         "precision.keeps": next((kept for word, kept in _KEEPS if word in quantization), quantization),
         "precision.group": _group(options, quantization),
+        "precision.spared": of_trainer.spared if of_trainer and "torchao" in quantization else "",
         **_segments(options, architecture),
         "offload.other": _offloading(options),
         "offload.attention": options.flag("gradient_checkpointing_offload_attention"),

@@ -11,6 +11,7 @@ from zdoctor.doctor.memory import GIB, predict
 from zdoctor.doctor.memory.case import CONTEXT
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
 from zdoctor.doctor.model.memory import STEP
+from zdoctor.doctor.model.record import replace
 from zdoctor.tests.doctor.trainers.simpletuner.runs import SET, run_of, trained
 
 from .runs import SYSTEM
@@ -93,6 +94,58 @@ def test_more_of_its_families_take_what_was_measured(
 ) -> None:
     total = sum(step_of(options, {**ONE_SIGN, "resolution": pixels}).values()) - CONTEXT
     assert total / GIB == pytest.approx(measured, rel=near)
+
+
+BOOGU = {"model_family": "boogu_image", "model_flavour": "v0.1-base", "lora_rank": 16, "optimizer": "adamw_bf16"}
+IDEOGRAM = {"model_family": "ideogram", "model_flavour": "fp8", "lora_rank": 32}
+UPCAST = {"ideogram_fp8_base_upcast": True}
+STRIDE = {"gradient_checkpointing_interval": 2, "gradient_checkpointing_segment_stride": 4}
+
+
+@pytest.mark.parametrize(
+    ("options", "measured"),
+    [
+        ({**BOOGU, "gradient_checkpointing": False}, 59.14),
+        (BOOGU, 23.44),
+        ({**BOOGU, **INT8, "gradient_checkpointing": False}, 53.24),
+        ({**BOOGU, **INT8, "gradient_checkpointing_interval": 2}, 34.12),
+        ({**BOOGU, **FP8}, 18.48),
+        (IDEOGRAM, 12.33),
+        ({**IDEOGRAM, **STRIDE}, 36.28),
+        ({**IDEOGRAM, **UPCAST}, 20.51),
+        ({**IDEOGRAM, **INT8, **STRIDE}, 28.19),
+    ],
+)
+def test_what_was_measured_is_in_the_range(options: dict[str, Any], measured: float) -> None:
+    """By PyTorch 2.11, before autocast made rms_norm 32 bits; with a newer one it is more, which is what is told."""
+    run = run_of({**TURBO, **options}, {**ONE_SIGN, "resolution": 1024})
+    folder = ModelFolder(run.recipe.base_model or "", "absent", None)
+    older = replace(run, recipe=replace(run.recipe, precision=replace(run.recipe.precision, half_norms=True)))
+    new, old = (predict(one, folder, (), SYSTEM, (CARD,)) for one in (run, older))
+    assert isinstance(new, Memory) and isinstance(old, Memory)
+    told, then = (max(p.total for p in one.phases if p.name == STEP) - CONTEXT for one in (new, old))
+    assert then / GIB == pytest.approx(measured, rel=0.06)
+    assert told > then
+    peak, before = (max(phase.total for phase in one.phases) for one in (new, old))
+    assert peak - new.below <= before  # of all phases, of which the step is not always the highest
+
+
+def test_float8_of_a_flavour_stays_unless_another_precision_is_asked_for() -> None:
+    def found(**options: Any) -> tuple[str | None, str]:
+        precision = run_of({**TURBO, **options}, ONE_SIGN).recipe.precision
+        return precision.quantization, precision.keeps
+
+    assert found(**IDEOGRAM) == ("float8", "own copy-kept")
+    assert found(**IDEOGRAM, **UPCAST)[0] is None
+    assert found(**IDEOGRAM, **INT8) == ("int8", "nothing-kept")
+    assert found(**{**BOOGU, "model_flavour": "v0.1-base-fp8"}) == ("float8", "scaled-kept")
+
+
+def test_what_torchao_leaves_as_it_is_has_sixteen_bits() -> None:
+    kinds = (INT8, FP8)
+    whole, spared = (step_of({**BOOGU, **kind})["transformer"] for kind in kinds)
+    refiners, keys_and_values = 2 * 178_752_000, 2 * (32 + 3 * 8 + 4) * 840 * 3360
+    assert spared - whole == pytest.approx(refiners + keys_and_values, rel=0.01)
 
 
 def test_a_fused_projection_is_there_beside_the_three() -> None:
