@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from zdoctor.doctor.families.network import lokr_shapes
 from zdoctor.maintenance.kohya_classes import Around
 
-OF_FILE = "own copy-kept"  # of models that are published in float8
+OF_FILE = "file-kept"  # of models that are published in float8
 FEWEST = 32  # rows with which SDNQ multiplies in 8 bits
 FACTOR = 12  # that of SimpleTuner's examples
 RANK_OF_ADAPTER = 32  # what it keeps of as many numbers a token is next to nothing

@@ -74,7 +74,7 @@ _KEEPS = (
     ("fp8-torchao", "scaled-kept"),
     ("sdnq", "nothing-kept"),
     ("bnb", "nothing-kept"),
-    (IN_FILE, "own copy-kept"),
+    (IN_FILE, "file-kept"),
 )
 # the names that weights of the same kind have in every other place of zdoctor
 _PRECISIONS = {

@@ -135,7 +135,7 @@ def test_float8_of_a_flavour_stays_unless_another_precision_is_asked_for() -> No
         precision = run_of({**TURBO, **options}, ONE_SIGN).recipe.precision
         return precision.quantization, precision.keeps
 
-    assert found(**IDEOGRAM) == ("float8", "own copy-kept")
+    assert found(**IDEOGRAM) == ("float8", "file-kept")
     assert found(**IDEOGRAM, **UPCAST)[0] is None
     assert found(**IDEOGRAM, **INT8) == ("int8", "nothing-kept")
     assert found(**{**BOOGU, "model_flavour": "v0.1-base-fp8"}) == ("float8", "scaled-kept")
