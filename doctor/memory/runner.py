@@ -15,7 +15,6 @@ from ..model import Phase
 from ..model.record import replace
 from .bytes import KINDS
 from .case import CONTEXT_RANGE, HOST_BASE, TEXT_ENCODER_WORK, Case
-from .sizes import is_text_linear
 from .trained_text import trained_text, trained_text_step
 
 # Bytes per pixel of the VAE in float32 whose first block is 128 wide, whole and in strips: benchmarks/vae_strips.py.
@@ -50,7 +49,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
     pictures = Phase("encoding the pictures", {**base, **adapter, **vae, "encoding": encode})
     yield from (phase for phase in (_captions(case), pictures) if _fits(phase, case))
     mapped = weights if not card and not case.on_mps and _kind(recipe.precision.quantization) else 0
-    last = {"a tensor on its way": _arriving(case) if card else _largest(case) * sizes.stored}
+    last = {"a tensor on its way": _arriving(case) if card else case.sizes.largest_linear * sizes.stored}
     lora = {"LoRA weights": case.network["LoRA weights"]}
     if card and sum(lora.values()) > sum(last.values()):  # made once all tensors are there
         last = lora
@@ -148,7 +147,7 @@ def host_peak(case: Case) -> int:
     (layer_offloading) are made there. A text encoder that the card has no room for is held in host memory; another
     one too, while it is converted.
     """
-    waiting = runner_weights(case) if offloaded_share(case.run) else _largest(case) * case.sizes.stored
+    waiting = runner_weights(case) if offloaded_share(case.run) else case.sizes.largest_linear * case.sizes.stored
     is_converted = not _is_streamed(case) and case.sizes.text_stored != width_of(case)
     is_here = is_converted or not _fits(_captions(case), case)
     return HOST_BASE + _adapter(case) + max(waiting, _text_encoder(case) if is_here else 0)
@@ -164,7 +163,7 @@ def _captions(case: Case) -> Phase:
     work = {"encoding": int(TEXT_ENCODER_WORK * width / 2 * sizes.text_encoder)}
     if card and _is_streamed(case):
         kind = _kind(recipe.precision.text_encoder_quantization)
-        arriving = quantizing(_largest_of_text(case), kind)
+        arriving = quantizing(case.sizes.largest_text_linear, kind)
         work = max(work, {"a tensor on its way": arriving}, key=lambda item: sum(item.values()))
     items = {"text encoder": _text_encoder(case), **work}
     if recipe.adapter and not card:
@@ -191,21 +190,10 @@ def _arriving(case: Case) -> int:
     if offloaded_share(case.run):
         return 0
     if kind is not None or case.is_half:
-        return quantizing(_largest(case), kind)
-    return 4 * MOST_COPIES * _largest(case) if case.recipe.adapter else 0
+        return quantizing(case.sizes.largest_linear, kind)
+    return 4 * MOST_COPIES * case.sizes.largest_linear if case.recipe.adapter else 0
 
 
 def quantizing(largest: int, kind: str | None) -> int:
     """The most bytes that a card takes while weights of up to so many numbers are quantized."""
     return int(4 * COPIES.get(kind or "", MOST_COPIES) * min(largest, PIECE))
-
-
-def _largest(case: Case) -> int:
-    """Numbers in the largest weight of a block."""
-    return max((prod(shape) for shape in case.sizes.linears.values() if len(shape) == 2), default=0)
-
-
-def _largest_of_text(case: Case) -> int:
-    """Numbers in the largest Linear of the text encoders."""
-    every = (pair for shapes in case.sizes.encoders.values() for pair in shapes.items())
-    return max((prod(shape) for name, shape in every if is_text_linear(name, shape)), default=0)

@@ -67,6 +67,17 @@ class Sizes:
     swapped: tuple[tuple[int, int, int], ...] = ()
 
     @cached_property
+    def largest_linear(self) -> int:
+        """Numbers in the largest weight of a block."""
+        return max((prod(shape) for shape in self.linears.values() if len(shape) == 2), default=0)
+
+    @cached_property
+    def largest_text_linear(self) -> int:
+        """Numbers in the largest Linear of the text encoders."""
+        every = (pair for shapes in self.encoders.values() for pair in shapes.items())
+        return max((prod(shape) for name, shape in every if is_text_linear(name, shape)), default=0)
+
+    @cached_property
     def lora_sides(self) -> int:
         return sum(sum(shape[:2]) for shape in self.linears.values())
 
@@ -322,13 +333,15 @@ def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
     return component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
 
 
+_EMBEDDINGS_AND_HEADS = (
+    *("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight"),
+    *("token_embedding.weight", "position_embedding.weight"),  # of CLIP
+)
+
+
 def is_text_linear(name: str, shape: tuple[int, ...]) -> bool:
     """Whether this is the weight of a Linear inside a text encoder, not of an embedding or a head."""
-    others = (
-        *("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight"),
-        *("token_embedding.weight", "position_embedding.weight"),  # of CLIP
-    )
-    return len(shape) == 2 and name.endswith(".weight") and not name.endswith(others)
+    return len(shape) == 2 and name.endswith(".weight") and not name.endswith(_EMBEDDINGS_AND_HEADS)
 
 
 def _stored_width(component: Component | None) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.check import check
 from zdoctor.doctor.commands.fix import fix
+from zdoctor.doctor.model.repairs import Fixed
 from zdoctor.tests.doctor.families.test_lora_programs import (
     CHROMA,
     KLEIN,
@@ -33,17 +34,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def repaired(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, *, asked: bool = False) -> bool:
-    """Whether a copy was made; what stays in the folder is what it should be, and the copy has no finding."""
+def fixed(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, *, asked: bool = False) -> Fixed:
+    """What `fix` did; what stays in the folder is what it should be, and it found nothing in the copy."""
     before = saved(LORA, tensors, metadata).read_bytes()
     select = ("LOR003",) if asked else ()
     done = fix(str(LORA), apply=True, asked=asked, selected=select)
     assert LORA.read_bytes() == before
-    if not COPY.exists():
-        return False
-    assert done.after is not None and done.after.config == str(COPY)
-    assert not check(str(COPY)).findings
-    return True
+    if COPY.exists():
+        assert done.after is not None and done.after.config == str(COPY) and not done.after.findings
+    return done
+
+
+def repaired(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, *, asked: bool = False) -> bool:
+    """Whether a copy was made, which has no finding."""
+    fixed(tensors, metadata, asked=asked)
+    return COPY.exists() and not check(str(COPY)).findings
 
 
 # Of these diffusers' names can be read as the original ones, or the other way round.
@@ -69,8 +74,8 @@ def test_every_spelling_that_is_passed_over_is_mended(family: str, names: str, a
     for prefix in PREFIXES:
         for words in ("A", "A.default", "down", "dot"):
             tensors = spelt(family, pairs, prefix, names, words, alpha)
-            wrong = bool(check(str(saved(LORA, tensors))).findings)
-            assert repaired(tensors) == wrong, (prefix, words)
+            wrong = bool(fixed(tensors).before.findings)
+            assert COPY.exists() == wrong, (prefix, words)
             if wrong:
                 made += 1
                 scale = 1.0 if alpha is None else alpha / RANK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import jsonschema
@@ -81,5 +82,10 @@ def _object(of: Any, defs: dict[str, Schema]) -> Schema:
 def valid(text: str) -> Any:
     """A document that was printed, once the schema that is shipped allows it."""
     data = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(OUTPUT.read_text(encoding="utf-8"))).validate(data)
+    _validator().validate(data)
     return data
+
+
+@cache
+def _validator() -> Any:
+    return jsonschema.Draft202012Validator(json.loads(OUTPUT.read_text(encoding="utf-8")))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -117,22 +119,31 @@ def small_config(family: str) -> dict[str, Any]:
     return {**published_config(family_of(family)), **SMALL[family]}
 
 
+@cache
 def small_pairs(family: str) -> Pairs:
     return pairs_of(family, small_config(family))
 
 
+@cache
+def built(family: str) -> Any:
+    """The real class with few blocks, its weights never written."""
+    import diffusers
+
+    kind = getattr(diffusers, family_of(family).class_name)
+    known = inspect.signature(kind.__init__).parameters
+    with torch.device("meta"):
+        model: Any = kind(**{key: value for key, value in small_config(family).items() if key in known})
+    return model.to(torch.bfloat16).to_empty(device="cpu")
+
+
 def loadable(family: str) -> tuple[Any, Any]:
-    """The real class with few blocks, its weights never written, and its pipeline without other components."""
+    """Modules of its own, with the weights of all others, and its pipeline without other components."""
     import diffusers
 
     library: Any = diffusers
     record = family_of(family)
-    config = small_config(family)
-    kind = getattr(library, record.class_name)
-    known = inspect.signature(kind.__init__).parameters
-    with torch.device("meta"):
-        model: Any = kind(**{key: value for key, value in config.items() if key in known})
-    model = model.to(torch.bfloat16).to_empty(device="cpu")
+    whole = built(family)
+    model = deepcopy(whole, {id(one): one for one in (*whole.parameters(), *whole.buffers())})
     if family == "anima":  # has modular pipelines alone
         from diffusers.loaders.lora_pipeline import AnimaLoraLoaderMixin
 
