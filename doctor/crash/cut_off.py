@@ -48,7 +48,9 @@ def cut_off(failure: Failure, before: Sequence[str] = ()) -> Known | None:
     # The frame that is cut in its own line shows no code; it is what the frame before it calls.
     calling = last if last.code or len(shown) == 1 else shown[-2]
     called = _CALLED.findall(calling.code)
-    stage = by_code(" ".join(called), last.function, (last, *failure.frames[-_AT_WORK:]))
+    stage = None
+    if not _IMPORT.match(last.code):  # a file's name says what it is for, not that more than an import was going on
+        stage = by_code(" ".join(called), last.function, (last, *failure.frames[-_AT_WORK:]))
     imports = (
         [] if stage else [one for one in failure.frames if _IMPORT.match(one.code) or _IMPORTING.search(one.file)]
     )

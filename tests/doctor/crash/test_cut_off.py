@@ -267,3 +267,11 @@ def test_where_no_frame_tells_it_is_what_the_lines_before_it_say() -> None:
     cut = HEAD + '  File "/x/ui.py", line 3, in __training_thread_func'
     assert "By the lines before it the program was saving;" in seen("Saving /o/a.safetensors\n" + cut).cause
     assert "By the lines before it" not in seen("Using the default loss\n" + cut).cause
+
+
+def test_a_line_that_imports_is_told_as_that_whatever_its_file_is_for() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "/m/autoencoder_odd.py", line 32, in <module>\n'
+        "    from diffusers.loaders.odd import Odd\n"
+    )
+    assert "importing diffusers.loaders.odd at " in explain(log, ()).cause
