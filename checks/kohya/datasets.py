@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from ...doctor.families import family_of
+from ...doctor.families.part_files import kohya_of
 from ...doctor.model import Config, Dataset, DatasetFolder, Files, Finding, Run, Severity, found
 from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.run import repeats_of
@@ -191,7 +191,7 @@ _CACHED = {"hidream_o1": "pixel"}  # this model has no latents
 
 def _cache_of(run: Run, family: str) -> str:
     """The word that the names of a run's caches end in. Raises Unestablished where it is not known."""
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     version = str(run.setting("model_version", ""))
     if of_trainer is not None and of_trainer.cache:
         return of_trainer.cache

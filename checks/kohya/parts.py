@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...doctor.families import family_of
-from ...doctor.families.part_files import part_files, written_path
+from ...doctor.families.part_files import kohya_of, part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
 from ...doctor.model.paths import PLACEHOLDER
 from ...doctor.model.recipe import PartFile
@@ -178,7 +177,7 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
     """
     if run.kind != "lora" or not trains(run) or not run.process_type:
         raise NotApplicable
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     other = _MODULES.get((run.trainer, run.recipe.architecture or ""))
     expected = other if of_trainer is None or not of_trainer.files else of_trainer.network_module
     module = run.setting("network_module")

@@ -164,7 +164,7 @@ def _shapes(run: Run, model: ModelFolder, part: Component) -> Iterator[Finding]:
         )
     beyond = [name for name in tensors if needed and name not in needed]
     if model.layout == "part-files":  # what is beyond is left alone, or said with the missing names
-        by_kohya = family_of(run.recipe.architecture).kohya.get(run.trainer)
+        by_kohya = kohya_of(run)
         beyond = [name for name in beyond if not name.endswith(_UNREAD)]
         strict = by_kohya is not None and by_kohya.strict and part.name not in by_kohya.spare
         if strict and beyond and not foreign(part):

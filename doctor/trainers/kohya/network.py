@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from ...configs.refused import Reason
 from ...configs.written import Written
 from ...families import families, family_of, in_diffusers
+from ...families.part_files import kohya_of
 from ...model import Run
 from ...model.recipe import Network
 from ...model.record import replace
@@ -147,7 +148,7 @@ def text_rates(run: Run, w: Written) -> dict[str, float]:
     if not all(0 <= rate < math.inf for rate in (clip, t5)):
         raise ValueError(written)
     by_option = {"clip_l": clip, **({"t5xxl": t5} if w.pairs("network_args").get(_T5) == "True" else {})}
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     files = {} if of_trainer is None else of_trainer.files
     return {name: by_option[option] for name, option in files.items() if by_option.get(option)}
 

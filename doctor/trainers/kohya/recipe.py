@@ -9,7 +9,7 @@ from ...configs.refused import Reason, converted, raise_unsupported, said
 from ...configs.words import joined
 from ...configs.written import Written
 from ...families import family_of
-from ...families.part_files import part_files, with_parts, with_whole
+from ...families.part_files import kohya_of, part_files, with_parts, with_whole
 from ...model import Run, Schema, Unknown
 from ...model.cards import CHOSEN
 from ...model.field_names import with_fields
@@ -116,7 +116,7 @@ def as_trained(run: Run, w: Written, folders: Folders) -> Run:
     """The run as the runner takes it; `folders` gives the names in the folder that holds the numbered ones."""
     run = with_sets(run, w, folders)
     recipe = run.recipe
-    of_trainer = family_of(recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     epochs, swapped = w.whole("max_train_epochs"), w.whole("blocks_to_swap")
     share = min(1.0, swapped / (of_trainer.blocks if of_trainer is not None and of_trainer.blocks else 38))
     painted, at_first = w.whole("sample_every_n_epochs"), w.flag("sample_at_first")
@@ -182,7 +182,7 @@ def differences(run: Run, w: Written) -> Iterator[str]:
     recipe = run.recipe
     musubi = run.trainer == "musubi-tuner"
     family = family_of(recipe.architecture)
-    of_trainer = family.kohya.get(run.trainer)  # of a version that does not exist there is none
+    of_trainer = kohya_of(run)  # of a version that does not exist there is none
     fused = "covers query, key and value each on its own, and " if of_trainer is not None and of_trainer.fused else ""
     yield f"all files of the run lie in {joined(run.output_folder or '', run.name)}"
     if not of_unet(run):  # whose names and alphas are kohya's
@@ -225,7 +225,7 @@ def differences(run: Run, w: Written) -> Iterator[str]:
 
 def _of_texts(run: Run, w: Written) -> Iterator[str]:
     """The same of the text encoders."""
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     trained = {of_trainer.files[name] for name in text_rates(run, w)} if of_trainer is not None else set()
     if "clip_l" in trained:
         yield "the LoRA of CLIP-L is in the same file, by names that diffusers and ComfyUI read"

@@ -8,6 +8,7 @@ from typing import Any
 from ...configs.refused import Reason, one_of
 from ...configs.written import Written
 from ...families import family_of
+from ...families.part_files import kohya_of
 from ...model import Run
 from ...model.objective import TimestepDensity
 from ...model.record import replace
@@ -136,7 +137,7 @@ def _density(run: Run, w: Written) -> TimestepDensity:
 
 
 def _by_size(run: Run) -> Mapping[str, tuple[float, float, float, float]]:
-    of_trainer = family_of(run.recipe.architecture).kohya.get(run.trainer)
+    of_trainer = kohya_of(run)
     return _OF_CELLS if of_trainer is not None and of_trainer.in_cells else BY_SIZE
 
 
