@@ -39,7 +39,7 @@ class Patient:
     shown: tuple[str, ...]
 
 
-def build(folder: Path) -> Patient:
+def build(folder: Path, *, steps: int = 60) -> Patient:
     """Make the patient in `folder` and break it. Needs the `train` extra."""
     hub = folder / "hf" / "hub"
     model = folder / "build" / "model"
@@ -56,7 +56,7 @@ def build(folder: Path) -> Patient:
     break_cache(snapshot)
     config = folder / "config.yaml"
     text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    config.write_text(text.format(model=MODEL, adapter=ADAPTER, side=SIDE), encoding="utf-8")
+    config.write_text(text.format(model=MODEL, adapter=ADAPTER, side=SIDE, steps=steps), encoding="utf-8")
     machine, shown = record(folder, data)
     return Patient(folder, config, machine, folder / "hf", shown)
 
