@@ -117,8 +117,7 @@ def kernels(device: str) -> Figures:
     plain = nn.Linear(side, side, bias=False).requires_grad_(False).to(device, torch.bfloat16)
     base = seconds(lambda: both(plain), device)
     for kind in ("int8", "float8", "nf4"):
-        codes, scale = quantize_rows(weight.clone(), kind)
-        layer = QuantizedLinear(codes, scale, None, side)
+        layer = QuantizedLinear(*quantize_rows(weight.clone(), kind), None, side)
         exact = layer.weight().double()
         wanted = given.double() @ exact.t(), back.double() @ exact
         layer = layer.to(device)
@@ -127,7 +126,7 @@ def kernels(device: str) -> Figures:
             found[f"{kind} {name} error"] = error
             assert error < WRONG, f"{kind} {name}: {error}"
         found[f"{kind} / bfloat16 time"] = seconds(lambda layer=layer: both(layer), device) / base  # type: ignore[misc]
-    codes, scale = (part.to(device) for part in quantize_rows(weight, "nf4"))
+    codes, scale = (part.to(device) for part in quantize_rows(weight, "nf4")[:2])
     spent = seconds(lambda: dequantize_nf4(codes, scale, side, torch.bfloat16), device)
     found["nf4 rebuilt, GB/s written and read"] = (codes.nbytes + scale.nbytes + 2 * weight.numel()) / spent / GB
     if device == "cuda":
@@ -149,8 +148,8 @@ def _eight_bits(kind: Literal["int8", "float8"], multiply: Product, device: str)
     generator = torch.Generator().manual_seed(0)
     weight, given, back = (torch.randn(rows, side, generator=generator) for rows in (side, tokens, tokens))
     weight[:, 0] = 0.0
-    codes, scale = (part.to(device) for part in quantize_rows(weight.clone(), kind))
-    layer, columns, given = QuantizedLinear(codes, scale, None, side), codes.t(), given.to(device)
+    codes, scale = (part.to(device) for part in quantize_rows(weight.clone(), kind)[:2])  # zeros for outliers
+    layer, columns, given = QuantizedLinear(codes, scale, None, None, side), codes.t(), given.to(device)
     exact, found = layer.weight().double(), Figures()
     for outlier in (1.0, 1e2, 1e4):
         x = given.clone()

@@ -27,7 +27,7 @@ def contenders() -> dict[str, tuple[Any, int]]:
 
     torch.manual_seed(0)
     plain = nn.Linear(SIDE, SIDE, bias=False, dtype=torch.bfloat16).requires_grad_(False)
-    codes, scale = quantize_rows(plain.weight.float(), "int8")
+    made = quantize_rows(plain.weight.float(), "int8")
     other = nn.Sequential(nn.Linear(SIDE, SIDE, bias=False, dtype=torch.bfloat16).requires_grad_(False))
     quantize_(other, Int8WeightOnlyConfig())
     kept: Any = other[0].weight
@@ -35,7 +35,7 @@ def contenders() -> dict[str, tuple[Any, int]]:
     size = sum(part.nbytes for part in parts if isinstance(part, torch.Tensor))
     return {
         "bfloat16": (plain, plain.weight.nbytes),
-        "ours": (QuantizedLinear(codes, scale, None, SIDE), codes.nbytes + scale.nbytes),
+        "ours": (QuantizedLinear(*made, None, SIDE), sum(part.nbytes for part in made if part is not None)),
         "torchao": (other, size),
     }
 

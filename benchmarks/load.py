@@ -138,9 +138,9 @@ def diffusers(folder: Path, quantizer: str) -> None:
     else:
         for name in filter(zimage.RECORD.is_quantized, linear_shapes(model)):
             linear = model.get_submodule(name)
-            codes, scale = quantize_rows(linear.weight.detach().float(), "int8")
+            made = quantize_rows(linear.weight.detach().float(), "int8")
             bias = None if linear.bias is None else linear.bias.detach()
-            replace_module(model, name, QuantizedLinear(codes, scale, bias, linear.in_features))
+            replace_module(model, name, QuantizedLinear(*made, bias, linear.in_features))
     report(began, cpu)
 
 

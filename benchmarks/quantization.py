@@ -1,11 +1,12 @@
 """Errors and time of the runner's formats beside torchao, quanto and bitsandbytes, on the same weights.
 
 python benchmarks/quantization.py      beside torchao, optimum-quanto and bitsandbytes, in a place of their own
-python benchmarks/quantization.py sdnq     beside SDNQ, with its source or package on PYTHONPATH
+python benchmarks/quantization.py sdnq [ROWS COLUMNS]     beside SDNQ, with its source or package on PYTHONPATH
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows
+from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows, storage_of
 from zdoctor.doctor.train.weights.materialize import PIECE
 
-ROWS, COLUMNS = 512, 2048
+ROWS, COLUMNS = map(int, sys.argv[2:4] or (512, 2048))
 
 
 def weights() -> Iterator[tuple[str, Tensor]]:
@@ -77,7 +78,7 @@ PEERS: dict[Any, tuple[Callable[[Tensor], Tensor], ...]] = {
 
 # How SDNQ may store weights in as many bits: its formats, by row or, as it does unless told (0), in groups.
 OF_SDNQ: dict[Any, tuple[tuple[str, int], ...]] = {
-    "int8": (("int8", -1), ("int8", 0), ("uint8", -1)),
+    "int8": (("int8", -1), ("int8", 0), ("uint8", -1), ("uint8", 0)),
     "float8": (("float8_e4m3fn", -1), ("float8_e4m3fn", 0)),
     "nf4": (("int4", 0), ("uint4", 0), ("float4_e2m1fn", 0)),
 }
@@ -103,8 +104,10 @@ def beside_sdnq() -> None:
             for dtype, group in ways:
                 theirs, bits = sdnq(weight, dtype, group)
                 how, share = "by row" if group else "in groups", own / (theirs - weight).norm().item()
-                told.append(f"{dtype} {how} ({bits:.2f} bits) {share:.4f}")
-            print(f"{name}: {kind} {own / weight.norm().item():.6f}, times that of {', '.join(told)}", flush=True)
+                told.append(f"{dtype} {how} ({bits:.3f} bits) {share:.4f}")
+            size = 8 * sum(math.prod(shape) * of.itemsize for of, shape in storage_of(kind, (ROWS, COLUMNS)).values())
+            what = f"{name}: {kind} ({size / weight.numel():.3f} bits) {own / weight.norm().item():.6f}"
+            print(f"{what}, times that of {', '.join(told)}", flush=True)
 
 
 def _linear(weight: Tensor) -> nn.Linear:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import torch_attention
-from .quantized_linear import FORMATS, QuantizedLinear, dequantize_nf4
+from .quantized_linear import FORMATS, QuantizedLinear, dequantize_nf4, outlier_values, put_outliers
 
 # Float16 ends at 65504; operands are rounded to it after they are scaled.
 MOST = 60000.0
@@ -48,28 +48,31 @@ def _power(x: Tensor) -> Tensor:
     return torch.exp2(torch.floor(torch.log2(x)))
 
 
-def _matrix(codes: Tensor, scale: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+def _matrix(codes: Tensor, scale: Tensor, outliers: Tensor | None, columns: int) -> tuple[Tensor, Tensor]:
     """The matrix (out x `columns`, float16, entries up to 1), and what its rows are still to be multiplied by."""
     if scale.dim() == 2:
         factor = _power(1.0 / scale.amax(dim=1, keepdim=True).float())
         return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor.flatten()
-    to_one = TO_ONE[codes.dtype]
-    return (codes.half() if to_one == 1.0 else codes.half().mul_(to_one)), scale / to_one
+    if outliers is None:
+        return codes, scale  # float16 already
+    values = outlier_values(outliers).float()
+    factor = _power(1.0 / values.abs().amax(dim=1, keepdim=True).clamp_min(1.0 / TO_ONE[codes.dtype]))
+    return put_outliers(codes.half().mul_(factor), outliers, values * factor), scale / factor.flatten()
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor) -> Tensor:
-        ctx.save_for_backward(codes, scale)
+    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor, outliers: Tensor | None) -> Tensor:
+        ctx.save_for_backward(codes, scale, outliers)
         ctx.columns = x.shape[-1]
-        matrix, after = _matrix(codes, scale, ctx.columns)
+        matrix, after = _matrix(codes, scale, outliers, ctx.columns)
         return scaled_matmul(x, matrix.t()) * after
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        codes, scale = ctx.saved_tensors
-        matrix, after = _matrix(codes, scale, ctx.columns)
-        return scaled_matmul(grads[0] * after, matrix), None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
+        codes, scale, outliers = ctx.saved_tensors
+        matrix, after = _matrix(codes, scale, outliers, ctx.columns)
+        return scaled_matmul(grads[0] * after, matrix), None, None, None
 
 
 class _Scales:

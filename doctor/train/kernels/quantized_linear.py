@@ -3,7 +3,9 @@
 int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
 is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
 codes and apply the scale to the (smaller) activations. Codes of int8 go from -128 to 127: the scale is negative where
-the largest weight of a row is positive.
+the largest weight of a row is positive. The largest weights of each row, one of 512, are kept apart, so that they do
+not make the scale coarse for the others: `outliers` holds their columns and, in bfloat16, what stands for them in the
+place of codes.
 
 nf4: per block of 64 weights of a row one bfloat16 `scale`, near the largest of them, and per weight the index of one
 of 16 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the
@@ -12,7 +14,7 @@ time.
 
 float16: for computing in float16 (see `float16.py`); one float32 power of two a row brings its weights to at most 1.
 
-Nothing but codes and scales is kept for backward, unless `keep_matrix` says so.
+Nothing but these is kept for backward, unless `keep_matrix` says so.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +37,9 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
     "float8": (448.0, torch.float8_e4m3fn),
     "float16": (1.0, torch.float16),
 }
-# One weight in so many of a row says which of several scales fits it best, but at least so many.
-SAMPLED, LEAST = {"int8": 3, "float8": 16}, 128
+# One weight in so many of a row says which of several scales of float8 fits it best, but at least so many.
+SAMPLED, LEAST = 16, 128
+PER_OUTLIER = 512  # weights of a row
 BLOCK = 64
 BINS = 32
 LEVELS = (
@@ -61,27 +64,39 @@ def _multiplies_sums() -> bool:
 MULTIPLIES_SUMS = _multiplies_sums()
 
 
+class Quantized(NamedTuple):
+    """What stands for a weight (out x in), as `storage_of` tells."""
+
+    codes: Tensor
+    scale: Tensor
+    outliers: Tensor | None = None
+
+
 def storage_of(kind: Quantization, shape: tuple[int, int]) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-    """Returns dtype and shape of the codes and of the scale of a weight (out x in)."""
+    """Returns dtype and shape of what is `Quantized` of a weight (out x in), by name."""
     rows, columns = shape
     if kind == "nf4":
         blocks = -(-columns // BLOCK)
         return {"codes": (torch.uint8, (rows, blocks * BLOCK // 2)), "scale": (torch.bfloat16, (rows, blocks))}
-    return {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
+    parts = {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
+    return parts if kind == "float16" else parts | {"outliers": (torch.int16, (rows, 2, -(-columns // PER_OUTLIER)))}
 
 
-def quantize_rows(weight: Tensor, kind: Quantization) -> tuple[Tensor, Tensor]:
-    """Returns codes and scale of a float32 weight (out x in), as `storage_of` tells."""
+def quantize_rows(weight: Tensor, kind: Quantization) -> Quantized:
+    """Returns what stands for a float32 weight (out x in)."""
     if kind == "nf4":
         return _quantize_blocks(weight)
     dtype = FORMATS[kind][1]
     if kind == "float16":
         scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
-        return (weight / scale[:, None]).to(dtype), scale
+        return Quantized((weight / scale[:, None]).to(dtype), scale)
+    places = weight.abs().topk(-(-weight.shape[1] // PER_OUTLIER), dim=1, sorted=False).indices
+    others = weight.scatter(1, places, 0.0)
+    scale = _int8_scale(others) if kind == "int8" else _float8_scale(others)
     code = _int8 if kind == "int8" else _float8
-    scales = _int8_scales(weight) if kind == "int8" else _float8_scales(weight)
-    scale = _nearest(weight[:, :: max(1, min(SAMPLED[kind], weight.shape[1] // LEAST))], scales, code)
-    return code(weight / scale[:, None]).to(dtype), scale
+    values = (weight.gather(1, places) / scale[:, None]).to(torch.bfloat16)
+    outliers = torch.stack([places.to(torch.int16), values.view(torch.int16)], dim=1)
+    return Quantized(code(others.div_(scale[:, None])).to(dtype), scale, outliers)
 
 
 def _int8(scaled: Tensor) -> Tensor:
@@ -92,33 +107,30 @@ def _float8(scaled: Tensor) -> Tensor:
     return scaled.clamp_(-448.0, 448.0).to(torch.float8_e4m3fn)
 
 
-def _nearest(weight: Tensor, scales: Tensor, code: Callable[[Tensor], Tensor]) -> Tensor:
-    """Of n x rows `scales` that of each row by which its weights are stored best."""
-    scaled = weight.contiguous() / scales[..., None]
-    miss = torch.linalg.vector_norm(code(scaled.clone()).float().sub_(scaled), dim=2).mul_(scales.abs())
-    return scales.gather(0, miss.argmin(dim=0, keepdim=True))[0]
-
-
-def _int8_scales(weight: Tensor) -> Tensor:
-    """The three bfloat16 numbers about the scale of each row by which its longer side reaches -128 and the other one
-    127, each by half a step more: what is cut off there is no more than rounding takes anywhere.
+def _int8_scale(weight: Tensor) -> Tensor:
+    """The scale of each row by which its longer side reaches -128 and the other one 127, each by half a step more:
+    what is cut off there is no more than rounding takes anywhere.
     """
     low, high = weight.aminmax(dim=1)
     longer, shorter = torch.maximum(high, -low), torch.minimum(high, -low)
     step = torch.maximum(longer / 128.5, shorter / 127.5).clamp_min(1e-12)
-    bits = torch.where(high > -low, -step, step).to(torch.bfloat16).view(torch.int16)
-    return torch.stack([bits - 1, bits, bits + 1]).view(torch.bfloat16).float()
+    return torch.where(high > -low, -step, step).to(torch.bfloat16).float()
 
 
-def _float8_scales(weight: Tensor) -> Tensor:
-    """The scales by which the largest weight of each row becomes the largest code or a smaller one: how exact the
-    others are depends on where in their powers of two they come to lie.
+def _float8_scale(weight: Tensor) -> Tensor:
+    """Of the scales by which the largest weight of each row becomes the largest code or a smaller one that by which
+    its weights are stored best: how exact they are depends on where in their powers of two they come to lie.
     """
     most = weight.abs().amax(dim=1)
-    return torch.stack([(most / code).clamp_min(1e-12) for code in (448.0, 320.0, 256.0)]).to(torch.bfloat16).float()
+    scales = (
+        torch.stack([(most / code).clamp_min(1e-12) for code in (448.0, 320.0, 256.0)]).to(torch.bfloat16).float()
+    )
+    some = weight[:, :: max(1, min(SAMPLED, weight.shape[1] // LEAST))].contiguous() / scales[..., None]
+    miss = torch.linalg.vector_norm(_float8(some.clone()).float().sub_(some), dim=2).mul_(scales)
+    return scales.gather(0, miss.argmin(dim=0, keepdim=True))[0]
 
 
-def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _quantize_blocks(weight: Tensor) -> Quantized:
     rows, columns = weight.shape
     padded = nn.functional.pad(weight, (0, -columns % BLOCK)) if columns % BLOCK else weight  # else a copy
     blocks = padded.view(rows, -1, BLOCK)
@@ -131,7 +143,7 @@ def _quantize_blocks(weight: Tensor) -> tuple[Tensor, Tensor]:
     bins = (scaled + 1).mul_(BINS / 2).int().clamp_(0, BINS - 1)
     index = below.index_select(0, bins) + (scaled > midpoint.index_select(0, bins))
     pairs = index.view(rows, -1, 2)
-    return pairs[..., 0] | pairs[..., 1] << 4, scale
+    return Quantized(pairs[..., 0] | pairs[..., 1] << 4, scale)
 
 
 @cache
@@ -170,6 +182,35 @@ def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
 
 
+def put_outliers(matrix: Tensor, outliers: Tensor, values: Tensor) -> Tensor:
+    """Puts numbers (out x so many) where the outliers of a matrix are."""
+    columns, values = outliers[:, 0].long(), values.to(matrix.dtype)
+    if matrix.shape[1] > 1 << 15:
+        columns = columns & 0xFFFF  # 16 bits have a sign
+    if matrix.device.type != "cpu":
+        return matrix.scatter_(1, columns, values)
+    return matrix.put_(columns + _starts(*matrix.shape), values)  # a scatter takes 16 times as long there
+
+
+def outlier_values(outliers: Tensor) -> Tensor:
+    """Returns what stands for the outliers in the place of codes."""
+    return outliers[:, 1].view(torch.bfloat16)
+
+
+@cache
+def _starts(rows: int, columns: int) -> Tensor:
+    """Where the rows of a matrix begin."""
+    return torch.arange(0, rows * columns, columns)[:, None]
+
+
+def _matrix(codes: Tensor, scale: Tensor, outliers: Tensor | None, columns: int, dtype: torch.dtype) -> Tensor:
+    """Returns the weight (out x `columns`), still to be multiplied by the scales of its rows if it has such."""
+    if scale.dim() == 2:
+        return dequantize_nf4(codes, scale, columns, dtype)
+    matrix = codes.to(dtype)
+    return matrix if outliers is None else put_outliers(matrix, outliers, outlier_values(outliers))
+
+
 def _times_rows(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
     """Returns x times the rows of a matrix, each times its scale: on a CPU before it is rounded and written down."""
     by = scale.to(x.dtype)
@@ -181,49 +222,54 @@ def _times_rows(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
 
 class _Multiply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, codes: Tensor, scale: Tensor, keeps_matrix: bool) -> Tensor:
-        by_row, ctx.columns = scale.dim() == 1, x.shape[-1]
-        matrix = codes.to(x.dtype) if by_row else dequantize_nf4(codes, scale, ctx.columns, x.dtype)
-        ctx.save_for_backward(matrix if keeps_matrix else codes, scale)
-        ctx.is_coded = not keeps_matrix and not by_row
-        return _times_rows(x, matrix, scale) if by_row else nn.functional.linear(x, matrix)
+    def forward(
+        ctx: Any, x: Tensor, codes: Tensor, scale: Tensor, outliers: Tensor | None, keeps_matrix: bool
+    ) -> Tensor:
+        ctx.columns, ctx.is_coded = x.shape[-1], not keeps_matrix
+        matrix = _matrix(codes, scale, outliers, ctx.columns, x.dtype)
+        ctx.save_for_backward(*((matrix, scale, None) if keeps_matrix else (codes, scale, outliers)))
+        return _times_rows(x, matrix, scale) if scale.dim() == 1 else nn.functional.linear(x, matrix)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None, None, None]:
         grad: Tensor = grads[0]
-        matrix, scale = ctx.saved_tensors  # read once: a checkpoint unpacks each saved tensor only once
+        matrix, scale, outliers = ctx.saved_tensors  # read once: a checkpoint unpacks each saved tensor only once
         if ctx.is_coded:
-            matrix = dequantize_nf4(matrix, scale, ctx.columns, grad.dtype)
+            matrix = _matrix(matrix, scale, outliers, ctx.columns, grad.dtype)
         if scale.dim() == 1:
             grad = grad * scale.to(grad.dtype)
-        return grad @ matrix.to(grad.dtype), None, None, None
+        return grad @ matrix.to(grad.dtype), None, None, None, None
 
 
-def _multiply(x: Tensor, codes: Tensor, scale: Tensor, keeps_matrix: bool = False) -> Tensor:
+def _multiply(x: Tensor, codes: Tensor, scale: Tensor, outliers: Tensor | None, keeps_matrix: bool = False) -> Tensor:
     apply: Any = _Multiply.apply
-    return apply(x, codes, scale, keeps_matrix)  # type: ignore[no-any-return]
+    return apply(x, codes, scale, outliers, keeps_matrix)  # type: ignore[no-any-return]
 
 
 class QuantizedLinear(nn.Module):
-    """A frozen Linear whose weight is quantized: codes and scale (see `storage_of`), bias (out,) or None.
+    """A frozen Linear whose weight is `Quantized`, bias (out,) or None.
 
-    They are parameters without gradient, not buffers, because FSDP2 shares out parameters only.
+    What it is made of are parameters without gradient, not buffers, because FSDP2 shares out parameters only.
     """
 
     codes: Tensor
     scale: Tensor
+    outliers: Tensor | None
     bias: Tensor | None
 
-    def __init__(self, codes: Tensor, scale: Tensor, bias: Tensor | None, in_features: int) -> None:
+    def __init__(
+        self, codes: Tensor, scale: Tensor, outliers: Tensor | None, bias: Tensor | None, in_features: int
+    ) -> None:
         super().__init__()
         self.out_features, self.in_features = codes.shape[0], in_features
         self.codes = nn.Parameter(codes, requires_grad=False)
         self.scale = nn.Parameter(scale, requires_grad=False)
+        self.outliers = None if outliers is None else nn.Parameter(outliers, requires_grad=False)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        self.multiply: Callable[[Tensor, Tensor, Tensor], Tensor] = _multiply
+        self.multiply: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor] = _multiply
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.multiply(x, self.codes, self.scale)
+        y = self.multiply(x, self.codes, self.scale, self.outliers)
         return y if self.bias is None else y + self.bias
 
     def keep_matrix(self) -> None:
@@ -231,10 +277,10 @@ class QuantizedLinear(nn.Module):
         self.multiply = partial(_multiply, keeps_matrix=True)
 
     def weight(self) -> Tensor:
-        codes, scale = put_together(self.codes), put_together(self.scale)
-        if scale.dim() == 2:
-            return dequantize_nf4(codes, scale, self.in_features, torch.float32)
-        return codes.float() * scale[:, None]
+        outliers = None if self.outliers is None else put_together(self.outliers)
+        scale = put_together(self.scale)
+        matrix = _matrix(put_together(self.codes), scale, outliers, self.in_features, torch.float32)
+        return matrix if scale.dim() == 2 else matrix * scale[:, None]
 
 
 def put_together(value: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ...families.record.steps import WHOLE
 from ...model.recipe import Network
 from ..kernels import attention, float16
 from ..kernels.attention import torch_attention
-from ..kernels.quantized_linear import QuantizedLinear
+from ..kernels.quantized_linear import QuantizedLinear, storage_of
 from ..network.lora import add_network
 from ..transformer.transformer_blocks import use_float16
 from ..weights.materialize import replace_module
@@ -156,9 +156,10 @@ def built(step: Step) -> Any:
     for name, module in every.items():
         if is_within(f"{name}.weight", quantized):
             rows, columns = module.weight.shape
-            codes, scale = torch.empty(rows, columns, dtype=torch.int8), torch.empty(rows)
+            storage = storage_of("int8", (rows, columns)).values()
+            codes, scale, outliers = (torch.empty(shape, dtype=dtype) for dtype, shape in storage)
             bias = None if module.bias is None else module.bias.data
-            replace_module(model, name, QuantizedLinear(codes, scale, bias, columns))
+            replace_module(model, name, QuantizedLinear(codes, scale, outliers, bias, columns))
     if step.way == "float16":
         use_float16(model)
     shapes = {name: tuple(one.weight.shape) for name, one in linears.items()}

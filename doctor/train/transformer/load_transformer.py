@@ -154,7 +154,8 @@ class _Loading:
             entries = [shares.part(entry) for entry in entries]
             adapter = {name: shares.delta(name, delta) for name, delta in adapter.items()}
         values = read_tensors(entries, self.quantized, self.quantization, adapter, self.dtype, self.device)
-        total = len(entries) + len(self.quantized)  # of a quantized one come codes and scale
+        parts = len(storage_of(self.quantization, (1, 1))) if self.quantized else 1
+        total = len(entries) + (parts - 1) * len(self.quantized)  # of a quantized one come codes, scale, …
         for done, value in enumerate(values, 1):
             self.progress.count(done, total, "tensors")
             yield value

@@ -56,15 +56,14 @@ def read_tensors(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yields the model's tensors by name, as they arrive; for a quantized weight its codes and scale."""
+    """Yields the model's tensors by name, as they arrive; of a quantized weight what `storage_of` tells."""
     with _one_thread():
         for entry, view in stream_tensors(entries):
             module, _, leaf = entry.name.rpartition(".")
             delta = adapter[module].to(device) if leaf == "weight" and module in adapter else None
             if leaf == "weight" and module in quantized:
-                codes, scale = _quantized(view, entry, kind, delta, device)
-                yield f"{module}.codes", codes
-                yield f"{module}.scale", scale
+                for part, value in _quantized(view, entry, kind, delta, device).items():
+                    yield f"{module}.{part}", value
             else:
                 yield entry.name, _cast(view, delta, dtype, device)
 
@@ -73,7 +72,8 @@ def install_tensors(model: nn.Module, values: dict[str, Tensor], quantized: Mapp
     """Puts the tensors in the place of the empty ones."""
     for name, shape in quantized.items():
         codes, scale = values.pop(f"{name}.codes"), values.pop(f"{name}.scale")
-        replace_module(model, name, QuantizedLinear(codes, scale, values.pop(f"{name}.bias", None), shape[1]))
+        outliers, bias = (values.pop(f"{name}.{part}", None) for part in ("outliers", "bias"))
+        replace_module(model, name, QuantizedLinear(codes, scale, outliers, bias, shape[1]))
     for name, value in values.items():
         _assign(model, name, value)
 
@@ -110,19 +110,20 @@ def _one_thread() -> Iterator[None]:
 
 def _quantized(
     view: Tensor, entry: TensorEntry, kind: Quantization, delta: LoraDelta | None, device: torch.device
-) -> tuple[Tensor, Tensor]:
+) -> dict[str, Tensor]:
     rows, columns = entry.shape
     step = max(1, PIECE.get(device.type, 1 << 22) // columns)
-    codes, scale = (
-        torch.empty(shape, dtype=dtype, device=device) for dtype, shape in storage_of(kind, (rows, columns)).values()
-    )
+    storage = storage_of(kind, (rows, columns))
+    whole = {part: torch.empty(shape, dtype=dtype, device=device) for part, (dtype, shape) in storage.items()}
     for start in range(0, rows, step):
         stop = min(rows, start + step)
         piece = _wide(view[start:stop], device)
         if delta is not None:
             piece = piece + delta.rows(start, stop)
-        codes[start:stop], scale[start:stop] = quantize_rows(piece, kind)
-    return codes, scale
+        made = quantize_rows(piece, kind)._asdict()
+        for part, value in whole.items():
+            value[start:stop] = made[part]
+    return whole
 
 
 def _wide(view: Tensor, device: torch.device) -> Tensor:

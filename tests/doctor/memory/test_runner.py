@@ -103,7 +103,7 @@ def test_what_quantizing_takes_is_counted(kind: Quantization, adapter: bool) -> 
             quantize_rows(piece, kind)
     assert materialize.PIECE["cuda"] == PIECE
     assert 0.74 * quantizing(PIECE, kind) <= alive.peak <= 1.003 * quantizing(PIECE, kind)
-    assert alive.peak > 0.99 * quantizing(PIECE, kind) or kind in ("float8", "float16")
+    assert alive.peak > 0.99 * quantizing(PIECE, kind) or (kind != "nf4" and not adapter)
 
 
 # GiB on a card without numbers, on which the full-size models went through the runner (benchmarks/phases.py).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from zdoctor.doctor.train.kernels.quantized_linear import (
     BLOCK,
     LEVELS,
     Quantization,
+    Quantized,
     QuantizedLinear,
     quantize_rows,
     storage_of,
@@ -24,8 +27,8 @@ FLOAT8_STEP = 2**-3
 KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
 
 
-def dequantize(codes: Tensor, scale: Tensor, columns: int) -> Tensor:
-    return QuantizedLinear(codes, scale, None, columns).weight()
+def dequantize(made: Quantized, columns: int) -> Tensor:
+    return QuantizedLinear(*made, None, columns).weight()
 
 
 def weight(rows: int = 48, columns: int = 64) -> Tensor:
@@ -36,30 +39,54 @@ def weight(rows: int = 48, columns: int = 64) -> Tensor:
     return value
 
 
-def test_int8_is_within_one_half_step_of_each_row() -> None:
+def test_int8_is_within_one_half_step_of_what_is_left_of_each_row() -> None:
     value = weight()
-    codes, scale = quantize_rows(value, "int8")
-    assert codes.dtype == torch.int8
-    error = (dequantize(codes, scale, 64) - value).abs()
-    largest = value.abs().amax(dim=1)
+    made = quantize_rows(value, "int8")
+    assert made.codes.dtype == torch.int8
+    error, size = (dequantize(made, 64) - value).abs(), value.abs()
+    largest, second = size.topk(2, dim=1).values.unsqueeze(2).unbind(1)
     # but for what lies at the ends, beside a scale that bfloat16 has rounded down by up to 1 in 256
-    assert (
-        error <= largest[:, None] * INT8_STEP * torch.where(value.abs() < 0.99 * largest[:, None], 0.51, 1.01)
-    ).all()
-    assert codes.min() == -128 and codes.max() == 127
+    step = second * INT8_STEP * torch.where(size < 0.98 * second, 0.51, 1.01)
+    assert (error <= torch.where(size == largest, size * 2**-8, step)).all()
+    assert made.codes.min() == -128 and made.codes.max() == 127
 
 
-def theirs(value: Tensor, kind: Quantization) -> Tensor:
-    """What torchao (int8, float8) and bitsandbytes (nf4) make of weights, with scales in float32."""
+@pytest.mark.parametrize("kind", ["int8", "float8"])
+@pytest.mark.parametrize("columns", [1, 2, 512, 513, 1100, 40000])
+def test_the_largest_weights_of_a_row_are_kept_in_sixteen_bits(kind: Quantization, columns: int) -> None:
+    """And change nothing of the others: one that is 1000 times larger makes no coarser step."""
+    value = torch.randn(4, columns, generator=torch.Generator().manual_seed(3))
+    kept = -(-columns // 512)
+    far = value.clone()
+    places = torch.arange(columns - 1 - 512 * (kept - 1), columns, 512)
+    far[:, places] = torch.tensor([[1000.0], [-1000.0]]).repeat(2, kept)
+    made = dequantize(quantize_rows(far, kind), columns)
+    is_far = far.abs() == 1000.0
+    assert is_far.sum() == 4 * kept and ((made - far).abs()[is_far] <= 1000 * 2**-8).all()
+    if columns > kept:
+        assert (made - far)[~is_far].norm() < 0.04 * far[~is_far].norm()
+
+
+def theirs(value: Tensor, kind: Quantization) -> Iterator[Tensor]:
+    """What torchao (int8, float8), bitsandbytes (nf4) and SDNQ (in groups of a row) make of weights, with scales in
+    float32.
+    """
     if kind == "nf4":
         blocks = value.view(len(value), -1, BLOCK)
         scale = blocks.abs().amax(dim=2, keepdim=True)
         levels = torch.tensor(LEVELS)
-        return (levels[torch.bucketize(blocks / scale, (levels[1:] + levels[:-1]) / 2)] * scale).view(value.shape)
-    scale = value.abs().amax(dim=1, keepdim=True) / {"int8": 127.5, "float8": 448.0}[kind]
-    if kind == "int8":
-        return (value / scale).round().clamp(-128, 127) * scale
-    return (value / scale).to(torch.float8_e4m3fn).float() * scale
+        yield (levels[torch.bucketize(blocks / scale, (levels[1:] + levels[:-1]) / 2)] * scale).view(value.shape)
+        return
+    for columns in (value.shape[1], 1024):
+        groups = value.view(-1, columns)
+        scale = groups.abs().amax(dim=1, keepdim=True) / {"int8": 127.5, "float8": 448.0}[kind]
+        scaled = groups / scale
+        codes = scaled.round().clamp(-128, 127) if kind == "int8" else scaled.to(torch.float8_e4m3fn).float()
+        yield (codes * scale).view(value.shape)
+        if kind == "int8":  # unsigned
+            low, high = (end[:, None] for end in groups.aminmax(dim=1))
+            scale = (high - low) / 255
+            yield (((groups - low) / scale).round() * scale + low).view(value.shape)
 
 
 @pytest.mark.parametrize("kind", ["int8", "float8", "nf4"])
@@ -75,16 +102,18 @@ def test_no_format_is_worse_than_that_of_others(name: str, kind: Quantization) -
         "cauchy": torch.empty(128, 2048).cauchy_().clamp(-200, 200),
         "one channel": torch.where(torch.arange(2048) == 5, 30 * normal, normal),
     }[name]
-    made = dequantize(*quantize_rows(value, kind), 2048)
-    assert (made - value).norm() < (theirs(value, kind) - value).norm()
+    made = dequantize(quantize_rows(value, kind), 2048)
+    # Where one weight in 300 of a row is its largest, what is kept apart of them changes little.
+    slack = {"uniform": 1.003, "cauchy": 1.01}.get(name, 1.0) if kind == "int8" else 1.0
+    assert (made - value).norm() < slack * min((other - value).norm() for other in theirs(value, kind))
 
 
 def test_float8_keeps_three_bits_of_every_weight() -> None:
     value = weight()
-    codes, scale = quantize_rows(value, "float8")
-    assert codes.dtype == torch.float8_e4m3fn
-    error = (dequantize(codes, scale, 64) - value).abs()
-    smallest = scale[:, None] * 2**-9  # below that lie the denormals of the format
+    made = quantize_rows(value, "float8")
+    assert made.codes.dtype == torch.float8_e4m3fn
+    error = (dequantize(made, 64) - value).abs()
+    smallest = made.scale[:, None] * 2**-9  # below that lie the denormals of the format
     assert (error <= torch.maximum(value.abs() * FLOAT8_STEP / 2 * 1.01, smallest)).all()
 
 
@@ -106,7 +135,8 @@ def test_what_is_summed_and_scaled_is_rounded_once_where_this_torch_can(
 @pytest.mark.parametrize("columns", [64, 128, 70, 1, 63])
 def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
     value = weight(9, columns)
-    codes, scale = quantize_rows(value, "nf4")
+    made = quantize_rows(value, "nf4")
+    scale = made.scale
     padded = nn.functional.pad(value, (0, -columns % BLOCK)).view(9, -1, BLOCK)
     largest = padded.abs().amax(dim=2)
     assert ((scale.float() - 0.99 * largest).abs() <= largest * 2**-8 + 2e-12).all()
@@ -114,14 +144,14 @@ def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
     index = (padded[..., None] - levels).abs().argmin(dim=3, keepdim=True)
     nearest = torch.take_along_dim(levels, index, dim=3)
     expected = nearest.view(9, -1)[:, :columns]
-    miss, least = ((made - value).abs() for made in (dequantize(codes, scale, columns), expected))
+    miss, least = ((found - value).abs() for found in (dequantize(made, columns), expected))
     assert (miss <= least + 1e-6 * value.abs()).all()
 
 
 def test_a_weight_that_is_no_number_stays_none() -> None:
     value = weight()
     value[0, 3], value[1, 5] = torch.nan, torch.inf
-    made = dequantize(*quantize_rows(value, "nf4"), 64)
+    made = dequantize(quantize_rows(value, "nf4"), 64)
     assert not made[:2].isfinite().any() and made[2:].isfinite().all()
 
 
@@ -129,20 +159,20 @@ def test_the_errors_on_normal_weights_are_those_of_the_formats() -> None:
     value = torch.randn(64, 1024, generator=torch.Generator().manual_seed(0))
     bars: dict[Quantization, float] = {"int8": 0.009, "float8": 0.027, "nf4": 0.094}
     for kind, bar in bars.items():
-        miss = dequantize(*quantize_rows(value, kind), 1024) - value
+        miss = dequantize(quantize_rows(value, kind), 1024) - value
         assert 0.5 * bar < miss.pow(2).mean().sqrt() < bar, kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(48, 64), (3, 70)])
 def test_codes_and_scales_are_stored_as_announced(kind: Quantization, shape: tuple[int, int]) -> None:
-    codes, scale = quantize_rows(weight(48, shape[1])[: shape[0]], kind)
-    made = {"codes": codes, "scale": scale}
-    assert {name: (value.dtype, tuple(value.shape)) for name, value in made.items()} == storage_of(kind, shape)
+    made = quantize_rows(weight(48, shape[1])[: shape[0]], kind)._asdict()
+    stored = {name: (value.dtype, tuple(value.shape)) for name, value in made.items() if value is not None}
+    assert stored == storage_of(kind, shape)
 
 
 def test_scales_are_exact_in_bfloat16() -> None:
-    _, scale = quantize_rows(weight(), "int8")
+    scale = quantize_rows(weight(), "int8").scale
     assert torch.equal(scale, scale.bfloat16().float())
 
 
@@ -150,9 +180,8 @@ def test_scales_are_exact_in_bfloat16() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Quantization, bias: bool) -> None:
     torch.manual_seed(1)
-    codes, scale = quantize_rows(weight(), kind)
     extra = torch.randn(48) if bias else None
-    ours = QuantizedLinear(codes, scale, extra, 64)
+    ours = QuantizedLinear(*quantize_rows(weight(), kind), extra, 64)
     x = torch.randn(2, 7, 64, requires_grad=True)
     y = x.detach().clone().requires_grad_(True)
     push = torch.randn(2, 7, 48)
@@ -166,8 +195,7 @@ def test_output_and_gradient_are_those_of_the_dequantized_linear(kind: Quantizat
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_gradcheck_in_double_precision(kind: Quantization) -> None:
-    codes, scale = quantize_rows(weight(6, 5), kind)
-    ours = QuantizedLinear(codes, scale, None, 5)
+    ours = QuantizedLinear(*quantize_rows(weight(6, 5), kind), None, 5)
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(ours, (x,))
 
@@ -208,8 +236,8 @@ def test_checkpointing_changes_no_gradient(kind: Quantization) -> None:
 
 
 def test_weights_are_frozen_and_of_the_size_of_the_format() -> None:
-    sizes: dict[Quantization, int] = {"int8": 48 * 64 + 48 * 4, "float8": 48 * 64 + 48 * 4, "nf4": 48 * 32 + 48 * 2}
+    sizes: dict[Quantization, int] = {"int8": 48 * 64 + 48 * 8, "float8": 48 * 64 + 48 * 8, "nf4": 48 * 32 + 48 * 2}
     for kind, size in sizes.items():
         ours = QuantizedLinear(*quantize_rows(weight(), kind), None, 64)
         assert not any(parameter.requires_grad for parameter in ours.parameters())
-        assert ours.codes.nbytes + ours.scale.nbytes == size
+        assert sum(parameter.nbytes for parameter in ours.parameters()) == size

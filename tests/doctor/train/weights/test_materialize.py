@@ -31,7 +31,7 @@ def test_small_pieces_are_read_by_one_thread(two_threads: None, tmp_path: Path, 
     assert torch.get_num_threads() == 1
     if end:
         names += [name for name, _ in read]
-        assert sorted(names) == ["a.codes", "a.scale", "b.weight"]
+        assert sorted(names) == ["a.codes", "a.outliers", "a.scale", "b.weight"]
     else:
         read.close()  # type: ignore[attr-defined]
     assert torch.get_num_threads() == 2
