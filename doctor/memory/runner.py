@@ -64,7 +64,7 @@ def phases_of_runner(case: Case) -> Iterator[Phase]:
         return
     # what takes no guidance itself draws two pictures
     twice = not family_of(recipe.architecture).guided and any(s.guidance > 1 for s in case.samples)
-    guided = 2 if twice else 1
+    guided = min(2 if twice else 1, sizes.figures.drawn)
     drawing = case.drawing(guided) + (case.drawing_scores(guided) if in_full else 0)
     yield Phase("drawing previews", {**base, **held, "drawing": drawing}, mapped)
     painted = prod(case.largest_sample)

@@ -136,8 +136,8 @@ IN_DIFFUSERS = replace(
     guided=False,
     overflows=None,
     scheduler=_scheduler,
-    # a prompt has as many tokens as it has words for, at most 512
-    memory=Memory(word="chroma", config=lambda name: {}, heads=("num_attention_heads", 24), text=512),
+    # a prompt has as many tokens as it has words for, at most 512; that of what is not wanted is drawn by itself
+    memory=Memory(word="chroma", config=lambda name: {}, heads=("num_attention_heads", 24), text=512, drawn=1),
     packages=(("diffusers", (0, 34), "ChromaPipeline"),),
     repos=_REPOS,
     files={

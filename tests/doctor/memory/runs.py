@@ -70,3 +70,10 @@ def qwen_image(resolution: int = 1024, **changes: Any) -> Run:
     run = run_of("Qwen/Qwen-Image", "qwen_image")
     datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.recipe.datasets)
     return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})
+
+
+def chroma(resolution: int = 1024, **changes: Any) -> Run:
+    """The published Chroma1-HD, rank 16, AdamW, with latents and text embeddings cached."""
+    run = run_of("lodestones/Chroma1-HD", "chroma in diffusers")
+    datasets = tuple(replace(d, resolutions=(resolution,), cache_latents=True) for d in run.recipe.datasets)
+    return changed(run, **{"rank": 16, "cache_text_embeddings": True, "datasets": datasets, **changes})

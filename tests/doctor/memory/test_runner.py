@@ -26,7 +26,7 @@ from zdoctor.doctor.train.rehearsal.alive import Alive
 from zdoctor.doctor.train.weights import materialize
 from zdoctor.tests.changes import changed
 
-from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, flux, predicted, qwen_image, zimage
+from .runs import A6000, ON, ROOMY_T4, SAMPLE, SYSTEM, T4, TRACED, chroma, flux, predicted, qwen_image, zimage
 
 # The same where zdoctor's runner multiplies in float16 on an int8 base: (run, resolution, batch size, checkpointing,
 # traced by benchmarks/trace.py).
@@ -110,6 +110,7 @@ def test_what_quantizing_takes_is_counted(kind: Quantization, adapter: bool) -> 
 HELD = [
     (zimage, None, {"encoding the captions": 7.61, "loading the transformer": 11.62, "decoding previews": 14.35}),
     (flux, "int8", {"encoding the pictures": 2.82, "loading the transformer": 11.48, "drawing previews": 12.59}),
+    (chroma, "nf4", {"loading the transformer": 5.08, "training step": 7.81, "drawing previews": 6.04}),
     (qwen_image, "int8", {"encoding the captions": 7.33, "encoding the pictures": 4.25, "decoding previews": 27.97}),
 ]
 
