@@ -87,7 +87,11 @@ def build(folder: Path, architecture: str) -> Path:
             with torch.device("meta"):
                 held = getattr(import_module("transformers"), class_name)(made).state_dict()
             # by the names that its own class writes; what is tied is in no file
-            shapes = {n: tuple(v.shape) for n, v in held.items() if len(held) == len(shapes) or n != "lm_head.weight"}
+            shapes = {
+                n.replace("model.language_model.", "model.").replace("model.visual.", "visual."): tuple(v.shape)
+                for n, v in held.items()
+                if len(held) == len(shapes) or n != "lm_head.weight"
+            }
         else:
             made = getattr(import_module("diffusers"), class_name)
             with torch.device("meta"):
