@@ -112,8 +112,8 @@ def test_the_memory_of_a_computer_without_a_gpu(
     ("device", "gib", "severity", "words"),
     [
         ("cpu", 16, None, ""),
-        ("cpu", 12, "warning", "1.1 GiB of them are read from it again"),
-        ("cpu", 8, "warning", "4.7 GiB of them are read from it again"),
+        ("cpu", 12, "warning", "1.2 GiB of them are read from it again"),
+        ("cpu", 8, "warning", "4.8 GiB of them are read from it again"),
         ("cpu", 4, "warning", "it may not fit"),
         ("cpu", 2, "error", "1.8 GiB are free in this computer's memory (measured"),
         ("mps", 16, None, ""),
