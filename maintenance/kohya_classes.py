@@ -112,8 +112,8 @@ def _checkpoint(block: Any, *given: Any, use_reentrant: bool = False, **named: A
     return _again(computes, *given, use_reentrant=False, preserve_rng_state=False)
 
 
-class Around(nn.Module):
-    """What stands in a Linear's place, around it: the classes ask that for its weight."""
+class LinearWrapper(nn.Module):
+    """A module around a Linear, in its place, with its weight and sizes, for which the classes ask."""
 
     def __init__(self, base: nn.Module) -> None:
         nn.Module.__init__(self)  # of a Linear no weight is made
@@ -125,7 +125,7 @@ class Around(nn.Module):
         return super().__getattr__(name)
 
 
-class Lora(Around):
+class Lora(LinearWrapper):
     """A Linear or convolution with a LoRA in 32 bits or 16, which is multiplied in the type of autocast."""
 
     def __init__(

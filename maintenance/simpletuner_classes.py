@@ -27,12 +27,13 @@ from zdoctor.doctor.families.models.hidream import CONFIG as HIDREAM_CONFIG
 from zdoctor.doctor.families.models.sd3 import LARGE, MEDIUM
 from zdoctor.doctor.families.models.wan import CONFIG_5B, CONFIG_SMALL
 from zdoctor.doctor.families.record.blocks import is_within
-from zdoctor.doctor.families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, OLDER, SCALED, WHOLE
+from zdoctor.doctor.families.record.steps import ADAPTED, FEW, HALF_NORMS, LOKR, OFFLOADED, SCALED, WHOLE
 from zdoctor.doctor.train.rehearsal.inputs import CALLS, Batch, Called, inputs_of
 from zdoctor.doctor.train.rehearsal.step import Own
 from zdoctor.doctor.train.weights.materialize import replace_module
 from zdoctor.maintenance.classes import CLASSES
-from zdoctor.maintenance.kohya_classes import AUTOCAST, Around, OfTrainer, under_autocast
+from zdoctor.maintenance.kohya_classes import AUTOCAST, LinearWrapper, OfTrainer, under_autocast
+from zdoctor.maintenance.simpletuner_inputs import nothing, of_boogu, of_hidream, of_ideogram4, of_qwen_image, of_sd3
 from zdoctor.maintenance.simpletuner_products import (
     KEEPING,
     OF_FILE,
@@ -43,11 +44,9 @@ from zdoctor.maintenance.simpletuner_products import (
     offload,
     readied,
 )
-from zdoctor.maintenance.trainer_classes import boogu, hidream
 
 DROPOUT = 0.1
 SD35_CONFIGS = (MEDIUM, LARGE)
-_OF_SD3 = "_sd3_apply_joint_transformer_block"
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
 
@@ -57,7 +56,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     def build(config: Mapping[str, Any]) -> Any:
         os.environ["SIMPLETUNER_LOG_LEVEL"] = "ERROR"
         under_autocast()
-        AUTOCAST.is_on, AUTOCAST.norms = True, OLDER not in way
+        AUTOCAST.is_on, AUTOCAST.norms = True, HALF_NORMS not in way
         readied(product)
         model = of.build(config).to("meta", torch.bfloat16)
         for name, module in list(model.named_modules()):
@@ -80,7 +79,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
     return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True, one_kernel=of.one_kernel)
 
 
-class Lora(Around):
+class Lora(LinearWrapper):
     """A Linear with a LoRA as peft has it (peft/tuners/lora/layer.py)."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:
@@ -114,77 +113,12 @@ def of_module(module: str, name: str, config: Mapping[str, Any]) -> Any:
     return getattr(import_module(f"{folder}.transformer"), name)(**config)
 
 
-def nothing(model: Any, batch: Batch) -> dict[str, Any]:
-    return {}
-
-
 WAYS = ("autocast", *(way for way in KEEPING if way != OF_FILE))
-
-
-def _of_qwen_image(model: Any, batch: Batch) -> dict[str, Any]:
-    """How long a prompt is is read out of the mask: that one has numbers."""
-    vars(sys.modules[type(model).__module__])["compute_text_seq_len_from_mask"] = _as_long_as_all
-    mask = torch.ones(batch.size, batch.text, dtype=torch.int64, device="cpu") if batch.size > 1 else None
-    return {"encoder_hidden_states_mask": mask, "txt_seq_lens": [batch.text] * batch.size}
-
-
-def _of_sd3(model: Any, batch: Batch) -> dict[str, Any]:
-    """A function computes its blocks, which are never called: the blocks call it."""
-    module = vars(sys.modules[type(model).__module__])
-    computes = module.setdefault("_computes", module[_OF_SD3])
-    for block in model.transformer_blocks:
-        block.forward = partial(computes, block)
-    module[_OF_SD3] = lambda block, *given, **named: block(*given, **named)
-    return {}
-
-
-def _routed(self: Any, x: Tensor) -> Tensor:
-    _, weights, _ = self.gate(x)
-    each = x.view(-1, x.shape[-1]).repeat_interleave(self.num_activated_experts, dim=0)
-    found = torch.empty_like(each)
-    share = len(each) // len(self.experts)
-    for expert in self.experts:
-        index = torch.zeros(share, dtype=torch.int64, device=x.device)
-        found[index] = expert(each[index]).to(x.dtype)
-    found = (found.view(*weights.shape, -1) * weights.unsqueeze(-1)).sum(dim=1)
-    every: Tensor = found.view(x.shape).to(x.dtype) + self.shared_experts(x)
-    return every
-
-
-def _of_hidream(model: Any, batch: Batch) -> dict[str, Any]:
-    """As many tokens for each expert: which one a token is for is read out of numbers."""
-    for module in model.modules():
-        if hasattr(module, "moe_infer"):
-            module.forward = partial(_routed, module)
-    named = hidream(model, batch, torch.bfloat16)[1]
-    t5, llama = named.pop("encoder_hidden_states")
-    return {**named, "t5_hidden_states": t5, "llama_hidden_states": llama}
-
-
-def _of_boogu(model: Any, batch: Batch) -> dict[str, Any]:
-    return boogu(model, batch, torch.bfloat16)[1]
 
 
 def _ideogram4(config: Mapping[str, Any]) -> Any:
     made = of_module("ideogram", "Ideogram4Config", config)
     return of_module("ideogram", "Ideogram4Transformer", {"config": made})
-
-
-def _of_ideogram4(model: Any, batch: Batch) -> dict[str, Any]:
-    """Prompts are projected before they are cached, and given in 32 bits."""
-    together = (batch.size, batch.text + batch.image)
-    return {
-        "llm_features": torch.zeros(*together, model.config.emb_dim),
-        "x": torch.zeros(*together, model.config.in_channels, dtype=torch.bfloat16),
-        "t": torch.full((batch.size,), 0.5),
-        "position_ids": torch.zeros(*together, 3, dtype=torch.int64),
-        "segment_ids": torch.ones(*together, dtype=torch.int64),
-        "indicator": torch.ones(*together, dtype=torch.int64),
-    }
-
-
-def _as_long_as_all(states: Tensor, mask: Tensor | None) -> tuple[int, None, Tensor | None]:
-    return states.shape[1], None, mask
 
 
 def _of(
@@ -242,14 +176,14 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         "qwen_image",
         "QwenImageTransformer2DModel",
         ("transformer_blocks", "num_layers"),
-        inputs=_of_qwen_image,
+        inputs=of_qwen_image,
         ways=("nothing-kept" + FEW,),
     ),
     "SimpleTuner/SD3Transformer2DModel": _of(
         "sd3",
         "SD3Transformer2DModel",
         ("transformer_blocks", "num_layers"),
-        inputs=_of_sd3,
+        inputs=of_sd3,
         configs=SD35_CONFIGS,
         ways=_offloaded(*(way for way in WAYS if way != "input-kept")),
         unlike=("dual_attention_layers", ((13, tuple(range(13))), (11, ()))),
@@ -313,7 +247,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         "HiDreamImageTransformer2DModel",
         ("double_stream_blocks", "num_layers"),
         ("single_stream_blocks", "num_single_layers"),
-        inputs=_of_hidream,
+        inputs=of_hidream,
         configs=(HIDREAM_CONFIG,),
     ),
     "SimpleTuner/BooguImageTransformer2DModel": _of(
@@ -324,18 +258,18 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("ref_image_refiner", "num_refiner_layers"),
         ("double_stream_layers", "num_double_stream_layers"),
         ("single_stream_layers", "num_layers"),
-        inputs=_of_boogu,
+        inputs=of_boogu,
         configs=(BOOGU_CONFIG,),
-        ways=("nothing-kept" + FEW, *(way + OLDER for way in (*WAYS, "nothing-kept" + FEW))),
+        ways=("nothing-kept" + FEW, *(way + HALF_NORMS for way in (*WAYS, "nothing-kept" + FEW))),
         spared=BOOGU_SPARED,
         one_kernel=True,
     ),
     "SimpleTuner/Ideogram4": OfTrainer(
         _ideogram4,
-        _of_ideogram4,
+        of_ideogram4,
         {"layers": "num_layers"},
         left_out=left_out("qkv", "o", "w1", "w2", "w3"),
-        ways=(*WAYS, OF_FILE, *(way + OLDER for way in (*WAYS, OF_FILE))),
+        ways=(*WAYS, OF_FILE, *(way + HALF_NORMS for way in (*WAYS, OF_FILE))),
         one_kernel=True,
     ),
 }

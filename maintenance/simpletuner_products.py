@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from zdoctor.doctor.families.network import lokr_shapes
-from zdoctor.maintenance.kohya_classes import Around
+from zdoctor.maintenance.kohya_classes import LinearWrapper
 
 OF_FILE = "file-kept"  # of models that are published in float8
 FEWEST = 32  # rows with which SDNQ multiplies in 8 bits
@@ -157,7 +157,7 @@ class Quantized(nn.Linear):
         return self.product(input, self.weight, self.bias)
 
 
-class Adapted(Around, nn.Linear):
+class Adapted(LinearWrapper, nn.Linear):
     """A Linear with a LoRA that does not learn, which was there before its weights became 8 bits, too.
 
     As a Linear it gets the one that learns.
@@ -194,7 +194,7 @@ def _back(left: Any) -> Tensor:
     return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
-class Lokr(Around):
+class Lokr(LinearWrapper):
     """A Linear with a LoKr of two full matrices as LyCORIS has it that leaves weights as they are (bypass_mode)."""
 
     def __init__(self, base: nn.Module, shape: tuple[int, int], rank: int) -> None:

@@ -74,7 +74,7 @@ def judged(report: Report, facts: Sequence[Facts], asked: Sequence[Rule], offere
 
 
 def by_area(report: Report, asked: Sequence[Rule], others: Mapping[str, str] | None = None) -> Report:
-    """The same where no run is looked at; `others` are what was not judged beside, with the reasons."""
+    """The report with the areas that were judged, where no run is looked at; `others` were not, for these reasons."""
     gaps = {about(rule): outcome.reason for outcome in report.unknown for rule in asked if rule.id == outcome.rule}
     gaps |= others or {}
     return replace(

@@ -114,7 +114,7 @@ def predict(
         host_free=system.memory_available,
         alternatives=tuple(alternatives_of(case, system.memory_available)) if high > free else (),
         margin=high - peak,
-        below=max(0, peak - _before_torch_2_12(case))
+        below=_less_before_torch_2_12(case, peak)
         + error_of(case)
         + (int(FEWER * peak) if run.recipe.network.excluded and not sizes.of_trainer else 0),
         cards=sharing(on.shown) if card and not offloaded_share(run) else 1,
@@ -126,10 +126,10 @@ def predict(
     )
 
 
-def _before_torch_2_12(case: Case) -> int:
-    """The peak where rms_norm stays in 16 bits; which PyTorch the run has is not known here."""
+def _less_before_torch_2_12(case: Case, peak: int) -> int:
+    """How much lower the peak is where rms_norm stays in 16 bits; which PyTorch the run has is not known here."""
     older = case.with_recipe(precision=replace(case.recipe.precision, half_norms=True))
-    return max(phase.total for phase in phases_of(older))
+    return 0 if older.way == case.way else max(0, peak - max(phase.total for phase in phases_of(older)))
 
 
 def _left(case: Case, gpu: Gpu) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from ..families import family_of
 from ..families.network import offloaded_share
 from ..families.record.blocks import block_of
-from ..families.record.steps import ADAPTED, FEW, LOKR, OFFLOADED, OLDER, SCALED, Tokens
+from ..families.record.steps import ADAPTED, FEW, HALF_NORMS, LOKR, OFFLOADED, SCALED, Tokens
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
@@ -267,7 +267,7 @@ class Case:
             way += OFFLOADED
         # whose products are the larger part of what a UNet's blocks hold
         way += LOKR * (self.sizes.figures.whole and self.recipe.network.type == "lokr")
-        return way + OLDER * (precision.half_norms and way + OLDER in ways)
+        return way + HALF_NORMS * (precision.half_norms and way + HALF_NORMS in ways)
 
     @property
     def is_half(self) -> bool:

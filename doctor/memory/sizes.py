@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 from ..families import family_of, no_record
 from ..families.network import Linears, trained_weights
 from ..families.part_files import inferred_config
 from ..families.record import Family, Memory
-from ..families.record.blocks import block_of
-from ..families.record.of_trainers import Kohya, KohyaMemory
+from ..families.record.of_trainers import Kohya, KohyaMemory, SimpleTuner
 from ..families.record.shapes import BadConfig
 from ..families.record.single_file import original_layout
 from ..families.record.steps import WHOLE, BlockList, Steps, mined_tables, steps_of, vae_bytes
@@ -23,8 +21,18 @@ from ..model.recipe import Network
 from ..model.record import dataclass
 from ..model.weights import COMFYUI_PREFIX
 from ..trainers import trainer_of
-
-_Shape = TypeVar("_Shape", bound=tuple[int, ...])
+from .layers import (
+    all_layers,
+    as_linears,
+    block_lists,
+    count_of,
+    fused_linears,
+    in_8_bits,
+    is_text_linear,
+    largest_block,
+    numbers_in,
+    without,
+)
 
 
 @dataclass(frozen=True)
@@ -154,23 +162,18 @@ def _sizes(
     if in_words_of_files and class_name == family.class_name:  # whose classes have the names of the files
         shapes = original_layout(family.transformer.original, shapes)
     own = family.simpletuner if of_trainer and of_kohya is None else None
-    lists = (() if figures.whole else family.blocks) if of_kohya is None else of_kohya.lists
-    lists = own.lists if own and own.lists else lists
-    quantized = family.quantized_blocks if of_kohya is None else of_kohya.lists
-    quantized = (*lists, *own.quantized) if own and (own.lists or own.quantized) else quantized
-    covered = lists if of_kohya or (own and own.lists) else figures.lora or family.targets(refiners=refiners)
-    everywhere = figures.whole or (of_kohya is not None and of_kohya.everywhere)
-    linears = _layers(shapes) if everywhere else block_linears(shapes, covered)
-    every = block_linears(shapes, quantized) if quantized or of_kohya is None else _as_linears(shapes)
-    counts = {name: _count(every, name) for name in lists}
-    numbers = {name: _numbers(every, name) // max(1, count) for name, count in counts.items()}
-    blocks, mined = _without(every, spared), linears
+    lists, quantized, covered = _parts(family, figures, of_kohya, own, refiners=refiners)
+    linears = all_layers(shapes) if covered is None else block_linears(shapes, covered)
+    every = block_linears(shapes, quantized) if quantized or of_kohya is None else as_linears(shapes)
+    counts = {name: count_of(every, name) for name in lists}
+    numbers = {name: numbers_in(every, name) // max(1, count) for name, count in counts.items()}
+    blocks, mined = without(every, spared), linears
     if of_kohya is not None:
-        mined = _without(linears, of_kohya.left_out)
-        linears = _without(linears, of_kohya.left_out_of_windows) if windows and figures.whole else mined
-        blocks = _without(every, of_kohya.unscaled) if scaled else every
+        mined = without(linears, of_kohya.left_out)
+        linears = without(linears, of_kohya.left_out_of_windows) if windows and figures.whole else mined
+        blocks = without(every, of_kohya.unscaled) if scaled else every
     if fused:
-        of_three = _fused(blocks)
+        of_three = fused_linears(blocks)
         linears, blocks = {**linears, **of_three}, {**blocks, **of_three}
     in_blocks = sum(prod(shape) for shape in blocks.values())
     steps, of_vae = steps_of(of_trainer or family.class_name, config, numbers), _vae_bytes(family, autocast=autocast)
@@ -190,10 +193,10 @@ def _sizes(
         steps=steps,
         lists=(BlockList(WHOLE, 1, 1.0),)
         if figures.whole
-        else _lists(steps.lists, counts, linears, every=bool(of_kohya)),
+        else block_lists(steps.lists, counts, linears, every=bool(of_kohya)),
         heads=int(config.get(*figures.heads)),
         blocks=in_blocks,
-        block=_largest_block(blocks, quantized) if quantized else max(map(prod, blocks.values()), default=0),
+        block=largest_block(blocks, quantized) if quantized else max(map(prod, blocks.values()), default=0),
         block_rows=sum(shape[0] for shape in blocks.values()),
         rest=parameters(shapes) - sum(prod(shape) for name, shape in blocks.items() if f"{name}.weight" in shapes),
         linears=linears,
@@ -216,18 +219,23 @@ def _sizes(
         assumed="parts that are not on this machine taken as published" if guessed else "",
         of_kohya=of_kohya,
         of_trainer=bool(of_trainer),
-        swapped=tuple(_in_8_bits(blocks, every, name, counts[name]) for name in lists) if of_kohya else (),
+        swapped=tuple(in_8_bits(blocks, every, name, counts[name]) for name in lists) if of_kohya else (),
     )
 
 
-def _fused(linears: Linears) -> dict[str, tuple[int, int]]:
-    """Query, key and value of each attention as one Linear."""
-    found: dict[str, tuple[int, int]] = {}
-    for name in (name for name in linears if name.endswith(".to_q")):
-        before = name.removesuffix("to_q")
-        shapes = [linears[before + part] for part in ("to_q", "to_k", "to_v")]
-        found[f"{before}to_qkv"] = (sum(shape[0] for shape in shapes), shapes[0][1])
-    return found
+def _parts(
+    family: Family, figures: Memory, of_kohya: KohyaMemory | None, own: SimpleTuner | None, *, refiners: bool
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:
+    """The lists of blocks that a step runs through, what may be quantized, and what a LoRA covers, None: all."""
+    if of_kohya is not None:
+        return of_kohya.lists, of_kohya.lists, None if figures.whole or of_kohya.everywhere else of_kohya.lists
+    lists = () if figures.whole else family.blocks
+    quantized, covered = family.quantized_blocks, figures.lora or family.targets(refiners=refiners)
+    if own is not None and own.lists:
+        lists = covered = own.lists
+    if own is not None and (own.lists or own.quantized):
+        quantized = (*lists, *own.quantized)
+    return lists, quantized, None if figures.whole else covered
 
 
 def _config_of(transformer: Component | None, kohya: Kohya, class_name: str) -> Mapping[str, Any] | None:
@@ -244,23 +252,6 @@ def _config_of(transformer: Component | None, kohya: Kohya, class_name: str) -> 
         return inferred_config(class_name, shapes)
     except BadConfig:
         return None
-
-
-def _as_linears(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
-    """All layers of a model that is put in 8 bits as a whole, as if each were a Linear."""
-    return {name: (shape[0], prod(shape[1:])) for name, shape in _layers(shapes).items()}
-
-
-def _without(linears: Mapping[str, _Shape], left_out: str) -> dict[str, _Shape]:
-    return {name: shape for name, shape in linears.items() if not left_out or not re.search(left_out, name)}
-
-
-def _in_8_bits(
-    blocks: Mapping[str, tuple[int, int]], every: Mapping[str, tuple[int, int]], name: str, count: int
-) -> tuple[int, int, int]:
-    """How many blocks a list has, and the numbers in the Linears of one: those that may be in 8 bits, and others."""
-    quantized, whole = _numbers(blocks, name), _numbers(every, name)
-    return count, quantized // max(1, count), (whole - quantized) // max(1, count)
 
 
 def _encoders(family: Family, model: ModelFolder) -> dict[str, Mapping[str, tuple[int, ...]]]:
@@ -287,61 +278,10 @@ def _published_vae(family: Family) -> Mapping[str, tuple[int, ...]]:
     return (needed_tensors(*family.published["vae"]) or {}) if "vae" in family.published else {}
 
 
-def _layers(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The shapes by name of all Linears and convolutions."""
-    found = {name: shape for name, shape in shapes.items() if name.endswith(".weight") and len(shape) in (2, 4)}
-    return {name.removesuffix(".weight"): shape for name, shape in found.items()}
-
-
-def _in_list(linears: Mapping[str, tuple[int, ...]], name: str) -> dict[str, tuple[int, ...]]:
-    return {key: shape for key, shape in linears.items() if key.startswith(name + ".")}
-
-
-def _numbers(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
-    return sum(map(prod, _in_list(linears, name).values()))
-
-
-def _count(linears: Mapping[str, tuple[int, ...]], name: str) -> int:
-    return len({key.removeprefix(f"{name}.").partition(".")[0] for key in _in_list(linears, name)})
-
-
-def _lists(
-    order: Sequence[str], counts: Mapping[str, int], linears: Linears, *, every: bool
-) -> tuple[BlockList, ...]:
-    """The lists from the first with a LoRA on, in the order they run, each with its share of the LoRA.
-
-    With `every` all of them: where blocks are computed again, kohya's trainers go back to what the model is given.
-    """
-    sides = {name: sum(map(sum, _in_list(linears, name).values())) for name in order}
-    first = 0 if every else next((place for place, name in enumerate(order) if sides[name]), 0)
-    whole = max(1, sum(sides.values()))
-    return tuple(BlockList(name, counts[name], sides[name] / whole) for name in order[first:] if counts[name])
-
-
-def _largest_block(shapes: Mapping[str, tuple[int, ...]], lists: Sequence[str]) -> int:
-    """Of weights in the blocks of these lists."""
-    found: dict[str, int] = {}
-    for name, shape in shapes.items():
-        block = block_of(name, lists)
-        found[block] = found.get(block, 0) + prod(shape)
-    return max(found.values(), default=0)
-
-
 def _shapes(component: Component | None) -> Mapping[str, tuple[int, ...]]:
     if component is None:
         return {}
     return component.needed or {name: tensor.shape for name, tensor in component.tensors.items()}
-
-
-_EMBEDDINGS_AND_HEADS = (
-    *("embed_tokens.weight", "shared.weight", "relative_attention_bias.weight", "lm_head.weight"),
-    *("token_embedding.weight", "position_embedding.weight"),  # of CLIP
-)
-
-
-def is_text_linear(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether this is the weight of a Linear inside a text encoder, not of an embedding or a head."""
-    return len(shape) == 2 and name.endswith(".weight") and not name.endswith(_EMBEDDINGS_AND_HEADS)
 
 
 def _stored_width(component: Component | None) -> int:

@@ -210,12 +210,8 @@ class Explanation:
 
     @property
     def certain(self) -> bool:
-        """Whether the words have but this cause, and not several of which it is the most usual.
-
-        Of a traceback without its end no cause is told.
-        """
-        cut = self.failure is not None and self.failure.name == "CutOff"
-        return cut or self.known is None or self.known.sure or not self.known.vague
+        """Whether the words have but this cause, and not several of which it is the most usual."""
+        return self.known is None or self.known.sure or not self.known.vague
 
     @property
     def cause(self) -> str:

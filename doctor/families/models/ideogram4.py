@@ -11,7 +11,20 @@ from ..record.of_trainers import IN_FILE, Flavour, SimpleTuner
 
 _REPO = "ideogram-ai/ideogram-4-fp8"
 _QWEN3_VL = Origin(repo="Qwen/Qwen3-VL-8B-Instruct", folder="")  # ai-toolkit 27a03a91, ideogram4/ideogram4.py
-_TRANSFORMER = Origin(built=lambda tensors: ("Ideogram4", {}), scale=".weight_scale")
+_LOADER = Loader(
+    components={
+        "transformer": ("Ideogram4",),
+        "text_encoder": ("Qwen3VLForConditionalGeneration",),
+        "tokenizer": (),
+        "vae": ("AutoencoderKLFlux2",),
+    },
+    origins={
+        "transformer": Origin(built=lambda tensors: ("Ideogram4", {}), scale=".weight_scale"),
+        "text_encoder": _QWEN3_VL,
+        "tokenizer": _QWEN3_VL,
+        "vae": Origin(built=lambda tensors: ("AutoencoderKLFlux2", {})),
+    },
+)
 # simpletuner/helpers/models/ideogram (bc8e6ab7), which takes all from one repository
 _SIMPLETUNER = SimpleTuner(
     family="ideogram",
@@ -24,17 +37,12 @@ _SIMPLETUNER = SimpleTuner(
     segments="apart",
     in_cells=True,
     quantized=("llm_cond_proj", "t_embedding", "adaln_proj", "input_proj"),
-    loader=Loader(
-        components={
-            "transformer": ("Ideogram4",),
-            "text_encoder": (),  # whatever its config.json names
-            "tokenizer": (),
-            "vae": ("AutoencoderKLFlux2",),
-        },
+    loader=replace(
+        _LOADER,
+        components={**_LOADER.components, "text_encoder": ()},  # whatever its config.json names
         origins={
-            "transformer": _TRANSFORMER,
+            **{part: _LOADER.origins[part] for part in ("transformer", "vae")},
             "text_encoder": Origin(scale=".weight_scale"),
-            "vae": Origin(built=lambda tensors: ("AutoencoderKLFlux2", {})),
         },
     ),
 )
@@ -44,20 +52,7 @@ IDEOGRAM4 = replace(
     name="ideogram4",
     title="Ideogram 4",
     transformer=mined_class("Ideogram4", "an Ideogram 4 transformer", ("layers.0.attention.o.weight",)),
-    loader=Loader(
-        components={
-            "transformer": ("Ideogram4",),
-            "text_encoder": ("Qwen3VLForConditionalGeneration",),
-            "tokenizer": (),
-            "vae": ("AutoencoderKLFlux2",),
-        },
-        origins={
-            "transformer": _TRANSFORMER,
-            "text_encoder": _QWEN3_VL,
-            "tokenizer": _QWEN3_VL,
-            "vae": Origin(built=lambda tensors: ("AutoencoderKLFlux2", {})),
-        },
-    ),
+    loader=_LOADER,
     base_version="ideogram4",
     blocks=("layers",),
     quantized_blocks=("layers",),

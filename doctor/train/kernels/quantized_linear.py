@@ -40,6 +40,7 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
 # One weight in so many of a row says which of several scales of float8 fits it best, but at least so many.
 SAMPLED, LEAST = 16, 128
 PER_OUTLIER = 512  # weights of a row
+MOST_COLUMNS = 1 << 16  # that the 16 bits of an outlier's column can tell apart
 BLOCK = 64
 BINS = 32
 LEVELS = (
@@ -90,6 +91,8 @@ def quantize_rows(weight: Tensor, kind: Quantization) -> Quantized:
     if kind == "float16":
         scale = torch.exp2(torch.ceil(torch.log2(weight.abs().amax(dim=1).clamp_min(1e-12))))
         return Quantized((weight / scale[:, None]).to(dtype), scale)
+    if weight.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"a Linear of {weight.shape[1]} columns has more than {MOST_COLUMNS}")
     places = weight.abs().topk(-(-weight.shape[1] // PER_OUTLIER), dim=1, sorted=False).indices
     others = weight.scatter(1, places, 0.0)
     scale = _int8_scale(others) if kind == "int8" else _float8_scale(others)
@@ -186,21 +189,16 @@ def put_outliers(matrix: Tensor, outliers: Tensor, values: Tensor) -> Tensor:
     """Puts numbers (out x so many) where the outliers of a matrix are."""
     columns, values = outliers[:, 0].long(), values.to(matrix.dtype)
     if matrix.shape[1] > 1 << 15:
-        columns = columns & 0xFFFF  # 16 bits have a sign
+        columns = columns & (MOST_COLUMNS - 1)  # 16 bits have a sign
     if matrix.device.type != "cpu":
         return matrix.scatter_(1, columns, values)
-    return matrix.put_(columns + _starts(*matrix.shape), values)  # a scatter takes 16 times as long there
+    starts = torch.arange(0, matrix.numel(), matrix.shape[1])[:, None]
+    return matrix.put_(columns + starts, values)  # a scatter takes 16 times as long there
 
 
 def outlier_values(outliers: Tensor) -> Tensor:
     """Returns what stands for the outliers in the place of codes."""
     return outliers[:, 1].view(torch.bfloat16)
-
-
-@cache
-def _starts(rows: int, columns: int) -> Tensor:
-    """Where the rows of a matrix begin."""
-    return torch.arange(0, rows * columns, columns)[:, None]
 
 
 def _matrix(codes: Tensor, scale: Tensor, outliers: Tensor | None, columns: int, dtype: torch.dtype) -> Tensor:

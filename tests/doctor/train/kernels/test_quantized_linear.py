@@ -148,6 +148,15 @@ def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
     assert (miss <= least + 1e-6 * value.abs()).all()
 
 
+@pytest.mark.parametrize("kind", ["int8", "float8"])
+def test_the_places_of_the_largest_weights_are_told_in_sixteen_bits(kind: Quantization) -> None:
+    widest = torch.zeros(1, quantized_linear.MOST_COLUMNS)
+    widest[0, -1] = 3.0
+    assert torch.allclose(dequantize(quantize_rows(widest, kind), widest.shape[1]), widest, rtol=2**-8)
+    with pytest.raises(ValueError, match="65537 columns"):
+        quantize_rows(torch.zeros(1, quantized_linear.MOST_COLUMNS + 1), kind)
+
+
 def test_a_weight_that_is_no_number_stays_none() -> None:
     value = weight()
     value[0, 3], value[1, 5] = torch.nan, torch.inf

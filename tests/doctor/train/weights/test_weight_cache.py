@@ -185,6 +185,16 @@ def test_a_base_that_changed_is_read_again(transformer: Path, tmp_path: Path, ch
     assert same(again.model, start(transformer, tmp_path / "none yet").model)
 
 
+def test_what_another_version_has_kept_is_made_anew(
+    transformer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(weights, "VERSION", weights.VERSION - 1)
+        start(transformer, tmp_path / "kept")
+    assert start(transformer, tmp_path / "kept").read
+    assert not start(transformer, tmp_path / "kept").read
+
+
 def test_where_times_tell_nothing_the_samples_do(transformer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Times(NamedTuple):
         st_size: int
