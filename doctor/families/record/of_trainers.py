@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 from ...model.record import dataclass, field
 from .block_swap import Shares
+from .loader import Loader, ModelConfig
 from .shapes import Shapes
-
-if TYPE_CHECKING:
-    from . import Loader, ModelConfig
 
 # no base_model_precision of SimpleTuner: float8 weights stay as they are in the file, made 16 bits for each product
 IN_FILE = "as in its file"

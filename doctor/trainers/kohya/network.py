@@ -75,7 +75,8 @@ def refused_network(run: Run, w: Written) -> Iterator[Reason]:
     except ValueError:
         yield "network_args", "The network_args name blocks that are none of Flux, whose last are 18 and 37"
     try:
-        plus_of(words), plus_of(words, _TEXT_RATIOS)
+        for ratios in (_RATIOS, _TEXT_RATIOS):
+            plus_of(words, ratios)
     except ValueError:
         yield "network_args", "The ratio of LoRA+ in network_args is no number above 0"
         return
