@@ -20,11 +20,12 @@ from ..model.shell import quoted
 from ..state import state_folder
 from ..trainers import trainer_of
 from . import console
-from .child_process import NOT_FOUND, NOT_STARTED, Ended, stream
+from .child_process import NOT_FOUND, NOT_STARTED, Ended
 from .examined import examined
 from .explain import explained
 from .fix import fix
 from .repair import recover
+from .stream import stream
 from .told import Told, config_in, told_by
 
 MOST_RESTARTS = 3

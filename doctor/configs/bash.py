@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..model.cards import ALL, VISIBLE
 from . import bash_spans as spans
 from .bash_words import Words
-from .command_line import Word
+from .command import Word
 from .script_reader import TO_BE_FILLED
 from .script_variables import MOVED, Held, Variables, joined
 from .words import words

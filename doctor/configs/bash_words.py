@@ -6,7 +6,7 @@ import re
 
 from ..model.record import replace
 from . import bash_spans as spans
-from .command_line import Word
+from .command import Word
 from .script_reader import TO_BE_FILLED, Piece, Reader, expansion
 
 _LITERAL = re.compile(r"[^ \t\r\n;|&<>()'\"\\$`]+")

@@ -8,14 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
 
-from ..model.record import dataclass, replace
+from ..model.record import replace
+from .command import Command, Shell
+from .script_reader import Reader
 
-if TYPE_CHECKING:
-    from .script_reader import Reader
-
-Shell = Literal["bash", "powershell", "cmd"]
 CONTINUES: Mapping[str, Shell] = {"\\": "bash", "`": "powershell", "^": "cmd"}
 _BY_NAME: Mapping[str, Shell] = {
     ".sh": "bash",
@@ -27,44 +24,6 @@ _BY_NAME: Mapping[str, Shell] = {
 }
 _LAST = re.compile(r"(\S)[ \t]*(?=\r|\n|$)")
 _OPTION = re.compile(r"--[A-Za-z]")
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word as the program gets it, and the characters `start:end` of the file that it was written as.
-
-    `style` is the quote that it is in as a whole, "" for none; `plain` is false where variables are in it. What only
-    the shell itself can tell, such as a variable that nobody sets, stays as it is written; then `known` is false, and
-    `many` is true where that may be several words, or none.
-    """
-
-    text: str
-    start: int
-    end: int
-    style: str = ""
-    plain: bool = True
-    known: bool = True
-    many: bool = False
-
-
-@dataclass(frozen=True)
-class Command:
-    """One command. `broken` is where its line was meant to go on and does not.
-
-    `visible` is the CUDA_VISIBLE_DEVICES that the text sets for it, ALL where it takes the variable away. `moved` is
-    true where the text has left the folder that it was started in, `files` are those behind < and >.
-    """
-
-    words: tuple[Word, ...]
-    shell: Shell
-    broken: int | None = None
-    visible: str | None = None
-    moved: bool = False
-    files: tuple[str, ...] = ()
-
-    @property
-    def start(self) -> int:
-        return self.words[0].start
 
 
 def shell_of(path: str, text: str) -> Shell:

@@ -13,7 +13,8 @@ from typing import Any
 from ..model import Problem, ReplaceText, SetValue
 from ..model.record import replace
 from .literals import EditError, assigned, key_text, literal, plain_text
-from .node import Node, escaped, parse
+from .node import Node, escaped
+from .parse import parse
 from .text import Expanded, Lines, format_of, newline_of
 
 __all__ = ["EditError", "apply_edits"]

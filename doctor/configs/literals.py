@@ -7,7 +7,8 @@ import math
 import re
 from typing import Any
 
-from .node import Node, parse
+from .node import Node
+from .parse import parse
 from .text import Expanded, Lines
 
 _PLAIN = re.compile(r"[A-Za-z_/.][\w/.+-]*")

@@ -1,4 +1,4 @@
-"""A text of any format as a tree of values with their places in it, or the problem that it is none.
+"""A text of any format as a tree of values with their places in it.
 
 The tree is what the trainer sees after its JSON round trip, so every key is a string.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from ..model import Problem, Where
 from ..model.record import dataclass, replace
-from .text import Expanded, Lines
 
 DEEPEST = 60
 MOST_VALUES = 5000
@@ -92,31 +90,3 @@ def named(node: Node, name: str) -> Node:
     if isinstance(node.children, list):
         return holding(node, [named(child, name) for child in node.children])
     return replace(node, value=node.value.replace("[name]", name)) if isinstance(node.value, str) else node
-
-
-def parse(path: str, source: Expanded, format: str, lines: Lines) -> Node | Problem:
-    """The tree of a config, or why there is none. Each parser is imported only where it is needed."""
-    try:
-        match format:
-            case "json":
-                from .json_tree import parse_json
-
-                return parse_json(source)
-            case "toml":
-                from .toml_tree import parse_toml
-
-                return parse_toml(source)
-            case "env":
-                from .env_tree import parse_env
-
-                return parse_env(source)
-            case _:
-                from .yaml_tree import parse_yaml
-
-                return parse_yaml(source)
-    except Unreadable as error:
-        return Problem(str(error), lines.where(error.offset), error.kind)
-    except RecursionError:
-        return Problem(TOO_DEEP, Where(path))
-    except (IndexError, ValueError) as error:  # PyYAML's scanner stumbles over some damaged texts, as in the trainer
-        return Problem(f"the YAML parser stumbled over it ({type(error).__name__}: {error})", Where(path))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..model.cards import ALL, VISIBLE
 from ..model.record import replace
-from .command_line import Word
+from .command import Word
 from .node import Unreadable
 from .script_reader import Piece, Reader, expansion
 from .script_variables import Held, Variables, joined

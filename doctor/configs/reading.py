@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from ..model import Config, Problem, Run, Value, Where
 from ..model.pattern import pattern
 from ..model.record import dataclass, replace
-from .node import TOO_MANY, Node, escaped, most_values, parse
+from .node import TOO_MANY, Node, escaped, most_values
+from .parse import parse
 from .text import Expanded, Lines, expand, format_of
 
 MOST_RUNS = 32

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..model.cards import VISIBLE
-from .command_line import Command, Shell, Word
+from .command import Command, Shell, Word
 from .node import Unreadable
 from .script_variables import MOVED, Held, Variables
 

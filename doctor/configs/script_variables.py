@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model.cards import VISIBLE
-from .command_line import Word
+from .command import Word
 from .node import MOST_VALUES
 
 # what a variable holds: a text, the words of a list, None where only the shell can tell

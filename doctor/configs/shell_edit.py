@@ -6,7 +6,8 @@ import re
 from itertools import pairwise
 
 from ..model import SetValue
-from .command_line import Command, Shell, Word, commands, shell_of
+from .command import Command, Shell, Word
+from .command_line import commands, shell_of
 from .literals import EditError
 from .node import Unreadable
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from itertools import islice, pairwise, takewhile
 from typing import Any
 
-from ...configs.command_line import Command, Word, commands
+from ...configs.command import Command, Word
+from ...configs.command_line import commands
 from ...configs.node import TOO_MANY, Node, Unreadable, most_values
 from ...configs.reading import Beside, text_of, tree_of, values_of
 from ...configs.text import Lines

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from zdoctor.doctor.commands.child_process import Ended, _in_pipes, as_a_shell_finds, as_in_a_console, asked_to_stop
+from zdoctor.doctor.commands.child_process import Ended, asked_to_stop
 from zdoctor.doctor.commands.run import _explained
+from zdoctor.doctor.commands.stream import _in_pipes, as_a_shell_finds, as_in_a_console
 from zdoctor.doctor.commands.told import config_in
 from zdoctor.tests.configs_on_disk import write_config
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zdoctor.doctor.configs.command_line import Command, commands, shell_of
+from zdoctor.doctor.configs.command import Command
+from zdoctor.doctor.configs.command_line import commands, shell_of
 from zdoctor.doctor.configs.node import Unreadable
 
 WORDS = [

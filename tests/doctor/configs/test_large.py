@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from zdoctor.doctor.configs import edit, node
+from zdoctor.doctor.configs import edit
 from zdoctor.doctor.configs.edit import apply_edits
+from zdoctor.doctor.configs.parse import parse
 from zdoctor.doctor.model import SetValue
 from zdoctor.doctor.trainers.read import read_config
 from zdoctor.tests.checks.config_cases import KAGGLE
@@ -44,7 +45,7 @@ def test_many_values_are_set_at_the_cost_of_one(missing: bool, monkeypatch: pyte
 
     def counted(*words: Any) -> Any:
         parsed.append(words)
-        return node.parse(*words)
+        return parse(*words)
 
     monkeypatch.setattr(edit, "parse", counted)
     done = yaml.safe_load(apply_edits(text, edits))

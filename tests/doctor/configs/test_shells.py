@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zdoctor.doctor.configs.command_line import Command, commands
+from zdoctor.doctor.configs.command import Command
+from zdoctor.doctor.configs.command_line import commands
 from zdoctor.doctor.configs.node import MOST_VALUES, Unreadable
 
 BASH = shutil.which("bash")
