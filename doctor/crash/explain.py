@@ -21,11 +21,11 @@ from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
 from .options import refused_options
 from .own import own
-from .phrases import phrases
+from .phrases import Entries, phrases
 from .question import excerpt, versions
 from .raised import by_source
 from .refusals import refused
-from .specific import closest
+from .specific import closest, fitting
 from .survived import READING, killed, outlived, went_on
 from .versions import by_version
 from .widths import by_widths
@@ -74,7 +74,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
     signed = tuple(signatures)
     rules = _rules(failure, signed, _trainer(found)) if failure is not None else ()
     if failure is None or (not _tries_another(failure) and _says_little(failure, known, rules)):
-        told = tuple(one for one in table.known() if known is None or one not in table.general())
+        told = table.known if known is None else table.beyond_general
         above = _above(lines, failure) if failure is not None and failure.name == CUT_OFF else None
         failure, known = next(_phrases(lines, failure, told, survived), above or (failure, known))
         known = _closer(known, failure, installed, lines) if failure is not None else None
@@ -87,11 +87,11 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         worked = bool(found) or went_on([line for line in lines if not READING.search(line)], 1)
         bare = None if worked else _bare(lines)
         if bare is None:
-            warned = None if worked else next((known for _, known in phrases(lines, table.warned())), None)
+            warned = None if worked else next((known for _, known in phrases(lines, table.warned)), None)
             at = None if worked or warned is not None else _ends(lines)
             return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned, at)
         failure = bare
-    if known is None or known in table.general():  # no entry knows it: what its package's source says of it
+    if known is None or table.is_general(known):  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *(rules if not known.alone else ()))))
@@ -133,7 +133,7 @@ def _tries_another(failure: Failure) -> bool:
 
 def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str], lines: Lines) -> Known | None:
     """Where no more is known than a failure's shape: which versions have the name that it is about."""
-    if not (known is None or known.vague or known in table.general()):
+    if not (known is None or known.vague or table.is_general(known)):
         return known
     before = lines.between(failure.begin - _JUST_ABOVE - 1, failure.begin)
     told = (
@@ -150,7 +150,7 @@ def _above(lines: Lines, failure: Failure) -> tuple[Failure, Known] | None:
     """What the lines right before a failure say, and what they are known for."""
     first = failure.begin - 1 - (_FAR_ABOVE if failure.name == UnboundLocalError.__name__ else _ABOVE)
     rest, count = lines.after(first), len(lines.between(first, failure.begin))
-    found = phrases(Lines(rest[:count], rest.numbers[:count]), table.known())
+    found = phrases(Lines(rest[:count], rest.numbers[:count]), table.known)
     return next((one for one in found if not one[1].vague), found[0] if found else None)
 
 
@@ -172,7 +172,7 @@ def _named_above(lines: Lines, failure: Failure, survived: Sequence[Failure]) ->
 
 def _messenger(failure: Failure) -> bool:
     """Whether it is known as one that only comes after another."""
-    if not any(known.messenger and known.matches(failure) for known in table.known()):
+    if not any(known.messenger for known in fitting(failure)):
         return False
     known = _known(failure, {}, Lines(()))
     return known is not None and known.messenger
@@ -181,13 +181,13 @@ def _messenger(failure: Failure) -> bool:
 def _says_little(failure: Failure, known: Known | None, rules: Sequence[str]) -> bool:
     """Whether other words of the log may tell more than this failure does."""
     if known is not None:
-        little = failure.name == REPORTED and known in table.general()
+        little = failure.name == REPORTED and table.is_general(known)
         return known.messenger or failure.name == CUT_OFF or little
     return not (failure.frames or rules or failure.name == "ArgumentError")
 
 
 def _phrases(
-    lines: Lines, failure: Failure | None, told: Sequence[Known], survived: Sequence[Failure]
+    lines: Lines, failure: Failure | None, told: Entries, survived: Sequence[Failure]
 ) -> Iterator[tuple[Failure, Known]]:
     """What is known by its words alone, where the run did not go on after them, nor survived the failure they are of.
 

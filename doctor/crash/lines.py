@@ -85,17 +85,17 @@ class Lines(list[str]):
         """The indices of the lines with one of the words, for each word of the last MOST_PLACES."""
         found: set[int] = set()
         for word in words:
-            at = self._text.rfind(word)
+            at = self.text.rfind(word)
             for _ in range(MOST_PLACES):
                 if at < 0:
                     break
                 line = bisect_right(self._starts, at) - 1
                 found.add(line)
-                at = self._text.rfind(word, 0, self._starts[line])
+                at = self.text.rfind(word, 0, self._starts[line])
         return sorted(found)
 
     @cached_property
-    def _text(self) -> str:
+    def text(self) -> str:
         return "\n".join(self)
 
     @cached_property

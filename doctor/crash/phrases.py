@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from ..model.crashes import Failure, Known
 from . import table
+from .by_words import ByWords
 from .failures import SAID
 from .lines import Lines
 from .specific import by_closeness
 
+Entries = Callable[[], tuple[Known, ...]]  # of table.py
 MOST_LINES = 12
 MOST_ABOVE = 40  # among these are the frames of what a line says
 MOST_PROSE = 4
@@ -24,7 +27,7 @@ _HANDLING = re.compile(r"Error running on_error: ")
 _PROSE = re.compile(r"[a-z]+[:,]?")
 
 
-def phrases(lines: Lines, entries: Sequence[Known]) -> list[tuple[Failure, Known]]:
+def phrases(lines: Lines, entries: Entries) -> list[tuple[Failure, Known]]:
     """The known failures whose words a line has, each with the last place of it: the one that knows most first, and
     what is vague last, as another line tells more."""
     found = {known: said for said, known in _spoken(lines, entries)}
@@ -32,14 +35,18 @@ def phrases(lines: Lines, entries: Sequence[Known]) -> list[tuple[Failure, Known
 
 
 def _vague(known: Known) -> tuple[bool, bool]:
-    return known in table.general(), known.vague
+    return table.is_general(known), known.vague
 
 
-def _spoken(lines: Lines, entries: Sequence[Known]) -> Iterator[tuple[Failure, Known]]:
-    all_words = tuple({word for known in entries for word in known.words})
-    for known in entries:
-        if not known.words:
-            continue
+@cache
+def _by_words(entries: Entries) -> ByWords:
+    return ByWords([known for known in entries() if known.words], lambda known: known.words)
+
+
+def _spoken(lines: Lines, entries: Entries) -> Iterator[tuple[Failure, Known]]:
+    by_words = _by_words(entries)
+    all_words = by_words.said(lines.text)
+    for known in by_words.having(all_words):
         for at in reversed(lines.holding(*known.words)):
             around = lines[max(0, at - MOST_ABOVE) : at + MOST_LINES]
             if _HANDLING.match(lines[at]) or (known.where and not re.search(known.where, "\n".join(around))):
@@ -53,8 +60,8 @@ def _spoken(lines: Lines, entries: Sequence[Known]) -> Iterator[tuple[Failure, K
                 break
 
 
-def _begins(line: str, words: Sequence[str]) -> bool:
+def _begins(line: str, words: Iterable[str]) -> bool:
     """Whether the first known words stand where a message begins, and not amid a sentence of somebody."""
-    place = min(line.find(word) for word in words if word in line)
+    place = min(at for word in words if (at := f"{line}\n".find(word)) >= 0)  # some end the line
     before = _BEFORE.sub("", line[:place])
     return sum(_PROSE.fullmatch(word) is not None for word in before.split()) <= MOST_PROSE

@@ -8,13 +8,26 @@ from functools import cache
 from ..model.crashes import Failure, Known
 from ..model.record import replace
 from . import table
+from .by_words import ByWords
 from .failures import REPORTED, SAID, failures
 from .lines import clean
 
 
 def closest(failure: Failure) -> Known | None:
     """The one that knows most of a failure; None where there is none."""
-    return next(iter(by_closeness(one for one in table.known() if one.matches(failure))), None)
+    return next(iter(by_closeness(fitting(failure))), None)
+
+
+def fitting(failure: Failure) -> list[Known]:
+    """All that match a failure, in the table's order."""
+    entries, message = _by_needed(), failure.message
+    asked = entries.having(entries.said(f"{message}\n{' '.join(message.split())}"))
+    return [one for one in asked if one.matches(failure)]
+
+
+@cache
+def _by_needed() -> ByWords:
+    return ByWords(table.known(), lambda one: one.needed)
 
 
 def by_closeness(fitting: Iterable[Known]) -> list[Known]:
@@ -31,7 +44,7 @@ def by_closeness(fitting: Iterable[Known]) -> list[Known]:
 def _generality(known: Known, others: Sequence[Known]) -> tuple[bool, bool, int, bool]:
     anywhere = replace(known, where="")
     taken_in = sum(anywhere.matches(_example(other)) for other in others if other is not known)
-    return known in table.general(), known.messenger, taken_in, not known.where
+    return table.is_general(known), known.messenger, taken_in, not known.where
 
 
 @cache

@@ -56,6 +56,16 @@ def general() -> tuple[Known, ...]:
     return of("general")
 
 
+def is_general(known: Known | None) -> bool:
+    return any(known is one for one in general())
+
+
+@cache
+def beyond_general() -> tuple[Known, ...]:
+    """Those that know more than a shape."""
+    return tuple(one for one in known() if not is_general(one))
+
+
 def warned() -> tuple[Known, ...]:
     """What ends nothing: told of where a text has nothing else."""
     return of("warned")

@@ -105,6 +105,13 @@ class Known:
     def pattern(self) -> str:
         return self.text or "|".join(map(re.escape, self.words))
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Texts of which each message that it matches has one, as it stands or on one line; none where any may."""
+        if self.line:
+            return (self.line,)
+        return literals(self.text) if self.text else self.words
+
     def matches(self, failure: Failure) -> bool:
         if self.line:
             return failure.name == "Said" and self.line in failure.message and _in(self.text, failure.message)

@@ -53,6 +53,11 @@ def test_most_are_found_by_their_words_in_a_traceback_and_without() -> None:
             assert seen.known is one or seen.rules or other, f"{one.cause}\n{log}"
 
 
+def test_words_may_be_told_by_the_end_of_their_line() -> None:
+    seen = explain("Loading\nUnsupported operand 10\nexit code 1\n", SIGNATURES)
+    assert seen.known is not None and "no checkpoint" in seen.known.cause
+
+
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], Known]]:
     """More than `re` keeps."""
