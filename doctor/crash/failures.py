@@ -150,7 +150,13 @@ def failures(lines: Lines) -> tuple[Failure, ...]:
         )
     end = max((at for at, line in lines.numbered() if line.strip()), default=0)
     found = [_whole(failure) if failure.at == end else failure for failure in found]
-    return tuple(sorted(map(_with_inner, found), key=lambda failure: failure.at))
+    return tuple(sorted((_of(lines, _with_inner(failure)) for failure in found), key=lambda failure: failure.at))
+
+
+def _of(log: Lines, failure: Failure) -> Failure:
+    """It, and what it came from, with the log that it stands in."""
+    cause = failure.cause
+    return replace(failure, log=log, cause=_of(log, cause) if cause is not None else None)
 
 
 def tried(failure: Failure) -> bool:

@@ -56,8 +56,11 @@ def _spoken(lines: Lines, entries: Entries) -> Iterator[tuple[Failure, Known]]:
             found = next((found for text in whole if (found := re.search(known.pattern, text)) is not None), None)
             if found is not None and _begins(lines[at], all_words):
                 said = lines[at].strip() if re.search(known.pattern, lines[at]) else found[0]
-                yield Failure(SAID, said, (), lines.numbers[at], begin=lines.numbers[at]), known
-                break
+                number = lines.numbers[at]
+                failure = Failure(SAID, said, (), number, begin=number, log=lines)
+                if known.is_seen(failure):
+                    yield failure, known
+                    break
 
 
 def _begins(line: str, words: Iterable[str]) -> bool:

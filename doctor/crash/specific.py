@@ -33,18 +33,19 @@ def _by_needed() -> ByWords:
 def by_closeness(fitting: Iterable[Known]) -> list[Known]:
     """Those that fit one failure, the one that knows most of it first.
 
-    What is true of any failure of a shape comes last, and before it what only came after another one. Of two others
-    the general one is that whose words the other's sample has, too. Where that is so of both or of neither, what
-    names the place in the code comes first; of equals the table's order tells.
+    What is true of any failure of a shape comes last, and before it what only came after another one. What is told by
+    other lines of the log, too, comes before what knows the words alone. Of two others the general one is that whose
+    words the other's sample has, too. Where that is so of both or of neither, what names the place in the code comes
+    first; of equals the table's order tells.
     """
     told = list(fitting)
     return sorted(told, key=lambda one: _generality(one, told)) if len(told) > 1 else told
 
 
-def _generality(known: Known, others: Sequence[Known]) -> tuple[bool, bool, int, bool]:
+def _generality(known: Known, others: Sequence[Known]) -> tuple[bool, bool, bool, int, bool]:
     anywhere = replace(known, where="")
     taken_in = sum(anywhere.matches(_example(other)) for other in others if other is not known)
-    return table.is_general(known), known.messenger, taken_in, not known.where
+    return table.is_general(known), known.messenger, not known.seen, taken_in, not known.where
 
 
 @cache

@@ -32,7 +32,7 @@ _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)
 _NEEDED = frozenset(("cause", "do", "source"))
 _SHOWN_BY = ("error", "text", "words", "line")  # each has one of them
-_PATTERNS = ("text", "where")
+_PATTERNS = ("text", "where", "seen")
 _YES = ("alone", "messenger", "vague", "sure")
 # libyaml, where PyYAML was built with it: a tenth of the time. Neither makes anything but texts.
 _Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -132,6 +132,7 @@ def _checked(node: yaml.Node) -> Known:
     try:
         re.compile(known.text)
         re.compile(known.where)
+        re.compile(known.seen)
     except re.error as error:
         raise _Wrong(node, f"the failure {known.cause!r} has a pattern that is none: {error}") from None
     return known

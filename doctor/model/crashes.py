@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from string import digits
+from typing import Protocol
 
 from .literals import literals
 from .record import dataclass, field
@@ -18,6 +19,16 @@ _LIBRARY = re.compile(
 # Where what a pattern finds stands in an entry's words, and as much of it as is told.
 _PLACE = re.compile(r"\{(\w+)\}(?=(\.?))")
 _MOST = 200
+# How far from a failure its log is looked into: back to what the run said of itself, on to the launcher's last word.
+_BEFORE, _AFTER = 1000, 100
+
+
+class Log(Protocol):
+    """The lines of a log, by their numbers."""
+
+    def between(self, first: int, last: int | None = None) -> Sequence[str]:
+        """The lines after the number `first` and before `last`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,8 @@ class Frame:
 class Failure:
     """An exception with its traceback; `type` as the log writes it, `at` the number of its last line, from 1.
 
-    `begin` is the number of its first line; `cause` is the exception during whose handling this one came.
+    `begin` is the number of its first line; `cause` is the exception during whose handling this one came, `log` what
+    it stands in.
     """
 
     type: str
@@ -48,6 +60,7 @@ class Failure:
     at: int
     cause: Failure | None = None
     begin: int = 0
+    log: Log | None = None
 
     @property
     def name(self) -> str:
@@ -64,13 +77,18 @@ class Failure:
         own = [frame for frame in self.frames if not frame.is_library] or self.frames
         return own[-1] if own else None
 
+    def around(self) -> tuple[str, str]:
+        """The lines around it as one text, each a word further and, as a window breaks lines amid a word, without."""
+        near = self.log.between(self.begin - _BEFORE, self.at + _AFTER) if self.log is not None else ()
+        return " ".join(" ".join(near).split()), "".join(near)
+
 
 @dataclass(frozen=True)
 class Known:
     """What a failure means, what to do and what to avoid, and how it is known.
 
     `error` is the last part of the exception's type, "" for any; `text` is looked for in its message, `where` in its
-    frames.
+    frames, `seen` in the log around it, where {name} is what the group of that name in `text` has found.
 
     `line` is for what a trainer prints without an exception: words that the line has, at least `least` times.
     `words` name the failure by themselves, so that it is known where a log shows no exception, too; without `text`
@@ -91,6 +109,7 @@ class Known:
     text: str = ""
     rule: str = ""
     where: str = ""
+    seen: str = ""
     line: str = ""
     least: int = 1
     alone: bool = False
@@ -119,16 +138,26 @@ class Known:
             return False
         if not (_in(self.text, failure.message) if self.text else _spoken(self.words, failure.message)):
             return False
-        return not self.where or any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames)
+        if self.where and not any(_in(self.where, f"{f.file} {f.function} {f.code}") for f in failure.frames):
+            return False
+        return self.is_seen(failure)
+
+    def is_seen(self, failure: Failure) -> bool:
+        """Whether the log around the failure has what this entry is told by."""
+        return not self.seen or self._seen(failure) is not None
+
+    def _seen(self, failure: Failure) -> re.Match[str] | None:
+        groups = _groups(_found(self.text, failure.message)) if "{" in self.seen else {}
+        seen = _PLACE.sub(lambda place: re.escape(groups[place[1]]) if place[1] in groups else place[0], self.seen)
+        return next((found for near in failure.around() if (found := re.search(seen, near)) is not None), None)
 
     def filled(self, words: str, failure: Failure) -> str:
-        """`words` of this entry, with what its pattern finds in the failure."""
+        """`words` of this entry, with what its patterns find in the failure and around it."""
         parts = (part for part in failure.chain if "{" in words and (part.name == "Said" or self.matches(part)))
         found = next((found for part in parts if (found := _found(self.text, part.message)) is not None), None)
-        groups: dict[str, str] = {}
-        for name, value in found.groupdict("").items() if found is not None else ():
-            groups[name.rstrip(digits)] = groups.get(name.rstrip(digits)) or _short(value)
-        return _PLACE.sub(lambda place: groups.get(place[1], "").removesuffix(place[2]) or "what it names", words)
+        seen = self._seen(failure) if self.seen and "{" in words else None
+        groups = {**_groups(seen), **_groups(found)}
+        return _PLACE.sub(lambda at: _short(groups.get(at[1], "")).removesuffix(at[2]) or "what it names", words)
 
 
 @dataclass(frozen=True)
@@ -176,6 +205,14 @@ def _found(pattern: str, text: str) -> re.Match[str] | None:
 @cache  # there are more of them than re keeps
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+def _groups(found: re.Match[str] | None) -> dict[str, str]:
+    """What the groups of a pattern have found; name2 is another place of name, as a pattern has each once."""
+    groups: dict[str, str] = {}
+    for name, value in found.groupdict("").items() if found is not None else ():
+        groups[name.rstrip(digits)] = groups.get(name.rstrip(digits)) or value
+    return groups
 
 
 def _short(text: str) -> str:
