@@ -26,7 +26,7 @@ SUBJECTS = (
     *("other_trainers", "mixed_up", "states", "downloads", "model_files", "hub"),
     *("tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
     *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around", "basics"),
-    *("native", "general"),
+    *("native", "clues", "general"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)
