@@ -19,7 +19,7 @@ from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
-from .options import refused_options
+from .options import given_options, refused_options
 from .own import own
 from .phrases import Entries, phrases
 from .question import excerpt, versions
@@ -93,6 +93,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         failure = bare
     if known is None or table.is_general(known):  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
+    if known is not None and known.messenger:
+        known = given_options(failure) or known
     if known is not None and known.rule:
         rules = tuple(dict.fromkeys((known.rule, *(rules if not known.alone else ()))))
     elif known is not None and (known.alone or known.line or failure.name == SAID):

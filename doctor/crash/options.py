@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from ..model.crashes import Failure, Known
 from .sources import lifetimes
@@ -25,6 +25,9 @@ _LAUNCHERS = {
     "torchrun": re.compile(r"torchrun\b|launch(?:\.py)?$"),
     "deepspeed": re.compile(r"deepspeed\b|runner\.py$"),
 }
+# What a launcher says last of the process that it started; a parser that refuses its options ends with 2.
+_GIVEN = re.compile(r"Command '\[(?P<words>[\s\S]+?)(?:\]' returned non-zero exit status (?P<status>\d+)|$)")
+_WORD = re.compile(r"'([^']+)'")
 MOST_TOLD = 3
 _NEAR = 0.8
 
@@ -60,6 +63,24 @@ def refused_options(failure: Failure) -> Known | None:
     causes, cures, mined = zip(*told[:MOST_TOLD], strict=True)
     cause, do = " ".join(causes), " ".join(dict.fromkeys(cures))
     return Known(cause, do, rule="CFG002", alone=True, source=source_of(mined[0]))
+
+
+def given_options(failure: Failure) -> Known | None:
+    """The same of the command in a launcher's last word, where its script's own words are not shown."""
+    given = _GIVEN.search(failure.message)
+    if given is None or given["status"] not in (None, "2"):
+        return None
+    words = _WORD.findall(given["words"])
+    script = next((PureWindowsPath(word).stem for word in words if word.endswith(".py")), "")
+    of_script = _scripts().get(script, {})
+    if len(of_script) != 1:
+        return None
+    (name, taken), *_ = of_script.items()
+    options = (word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--"))
+    told = _others(name, script, [option for option in options if option not in taken])
+    if told is None:
+        return None
+    return Known(told[0], told[1], rule="CFG002", alone=True, vague=True, source=source_of(told[2]))
 
 
 def _told(program: str, script: str, taken: Options, word: str) -> tuple[str, str, str] | None:

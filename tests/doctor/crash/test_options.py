@@ -100,3 +100,22 @@ def test_a_script_is_mined_as_it_was_month_by_month(tmp_path: Path) -> None:
         git("commit", "-m", day, day=day)
     spans = {"2025-04-01 -": "new", "- -": "here shared", "- 2025-04-01": "old"}
     assert mine_options.mined("sd-scripts", tmp_path / ".git")["scripts"] == {"train_it": spans}
+
+
+PYTHON = r"subprocess.CalledProcessError: Command '['C:\\v\\python.exe', "
+COMMAND = f"{PYTHON}'D:/k/sd-scripts/train_network.py', '--network_dim=8', "
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("'--cache_text_encoder_outputs', '--seed=1']' returned non-zero exit status 2.", True),
+        ("'--cache_text_encoder_outputs', '--pretrained_model_name_or_path=D:/a", True),  # cut off
+        ("'--cache_text_encoder_outputs', '--seed=1']' returned non-zero exit status 1.", False),  # no parser's end
+        ("'--cache_latents', '--seed=1']' returned non-zero exit status 2.", False),
+    ],
+)
+def test_a_launcher_s_command_with_options_of_another_script(rest: str, told: bool) -> None:
+    answer = explain(f"Traceback (most recent call last):\n{COMMAND}{rest}\n", SIGNATURES)
+    assert answer.cause.startswith("--cache_text_encoder_outputs: of another script") is told
+    assert answer.known is not None and (answer.known.messenger or not answer.certain)
