@@ -37,7 +37,7 @@ class OfTrainer:
     step may compute in: "float8" says that frozen weights are in 8 bits (`scaled`, or as they are), "half" that the
     LoRA is in 16, "windows" that convolutions are trained, "full" that attention is computed in full. `alike`: each
     of several pictures holds what one does. Blocks of the list `adapted` have another LoRA, which does not learn.
-    torchao leaves the Linears that `spared` finds as they are. `one_kernel`: rms_norm is computed as a card does.
+    torchao leaves the Linears that `spared` finds as they are.
     `unlike` is a key of a config by which blocks differ, with how many of them each of its values makes.
     """
 
@@ -50,7 +50,6 @@ class OfTrainer:
     everywhere: bool = False
     adapted: str = ""
     spared: str = ""
-    one_kernel: bool = False
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ())
     left_out_of_windows: str = ""
     scaled: bool = True

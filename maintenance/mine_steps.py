@@ -100,7 +100,8 @@ SHALLOW: Mapping[str, Mapping[str, Any]] = {
 }
 SIDE = 1024  # pixels of the picture that a VAE is mined with; what it takes grows with the picture's area
 FEW = 3  # blocks of each list
-# (height and width in tokens, tokens of a prompt, rank): more than there are amounts to solve for
+# (height and width in tokens, tokens of a prompt, rank): more than there are amounts to solve for. Prompts have whole
+# multiples of 256 tokens, to which Krea 2 fills them up.
 SIZES = [
     ((32, 32), 256, 16),
     ((64, 64), 256, 16),
@@ -109,9 +110,9 @@ SIZES = [
     ((128, 128), 512, 4),
     ((16, 32), 512, 128),
     ((96, 64), 768, 32),
-    ((64, 80), 384, 96),
-    ((24, 32), 896, 64),
-    ((96, 128), 640, 48),
+    ((64, 80), 1280, 96),
+    ((24, 32), 768, 64),
+    ((96, 128), 512, 48),
 ]
 # of prompts so short that two have fewer than 32 tokens
 OF_FEW = [

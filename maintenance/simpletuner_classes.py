@@ -76,7 +76,7 @@ def own_of_simpletuner(of: OfTrainer, way: str) -> Own:
         taken = signature(type(model).forward).parameters
         return args, {name: value for name, value in named.items() if name in taken} | of.inputs(model, batch)
 
-    return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True, one_kernel=of.one_kernel)
+    return Own(build, inputs, lora=Lokr if LOKR in way else Lora, trains=True)
 
 
 class Lora(LinearWrapper):
@@ -131,23 +131,30 @@ def _of(
     ways: tuple[str, ...] = (),
     adapted: str = "",
     spared: str = "",
-    one_kernel: bool = False,
+    norms: bool = False,
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ()),
 ) -> OfTrainer:
-    """The class of a family, whose steps may be computed in more `ways` than all."""
+    """The class of a family, whose steps may be computed in more `ways` than all.
+
+    `norms` says that it calls rms_norm of PyTorch, for which autocast does otherwise since 2.12.
+    """
     build = partial(of_module, module, name)
+    ways = (*WAYS, *ways)
     return OfTrainer(
         build,
         inputs,
         dict(lists),
         configs,
         left_out(*ends),
-        (*WAYS, *ways),
+        _and_before(*ways) if norms else ways,
         adapted=adapted,
         spared=spared,
-        one_kernel=one_kernel,
         unlike=unlike,
     )
+
+
+def _and_before(*ways: str) -> tuple[str, ...]:
+    return (*ways, *(way + HALF_NORMS for way in ways))
 
 
 def _offloaded(*ways: str) -> tuple[str, ...]:
@@ -204,6 +211,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("single_transformer_blocks", "num_single_layers"),
         ends=(*ATTENTION, "to_qkv"),
         ways=_offloaded("autocast"),
+        norms=True,
     ),
     "SimpleTuner/FluxTransformer2DModel": _of(
         "flux",
@@ -220,6 +228,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("text_fusion.refiner_blocks", "num_refiner_text_blocks"),
         ("transformer_blocks", "num_layers"),
         ways=_offloaded("autocast", "nothing-kept", SCALED),
+        norms=True,
     ),
     "SimpleTuner/WanTransformer3DModel": _of(
         "wan",
@@ -229,7 +238,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ways=_offloaded("autocast"),
     ),
     "SimpleTuner/ErnieImageTransformer2DModel": _of(
-        "ernie", "ErnieImageTransformer2DModel", ("layers", "num_layers")
+        "ernie", "ErnieImageTransformer2DModel", ("layers", "num_layers"), norms=True
     ),
     "SimpleTuner/Flux2Transformer2DModel": _of(
         "flux2",
@@ -238,9 +247,10 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("single_transformer_blocks", "num_single_layers"),
         ends=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
         configs=({}, CONFIG_4B, CONFIG_9B),
+        norms=True,
     ),
     "SimpleTuner/LTX2VideoTransformer3DModel": _of(
-        "ltxvideo2", "LTX2VideoTransformer3DModel", ("transformer_blocks", "num_layers")
+        "ltxvideo2", "LTX2VideoTransformer3DModel", ("transformer_blocks", "num_layers"), norms=True
     ),
     "SimpleTuner/HiDreamImageTransformer2DModel": _of(
         "hidream",
@@ -249,6 +259,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("single_stream_blocks", "num_single_layers"),
         inputs=of_hidream,
         configs=(HIDREAM_CONFIG,),
+        norms=True,
     ),
     "SimpleTuner/BooguImageTransformer2DModel": _of(
         "boogu_image",
@@ -260,16 +271,15 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         ("single_stream_layers", "num_layers"),
         inputs=of_boogu,
         configs=(BOOGU_CONFIG,),
-        ways=("nothing-kept" + FEW, *(way + HALF_NORMS for way in (*WAYS, "nothing-kept" + FEW))),
+        ways=("nothing-kept" + FEW,),
         spared=BOOGU_SPARED,
-        one_kernel=True,
+        norms=True,
     ),
     "SimpleTuner/Ideogram4": OfTrainer(
         _ideogram4,
         of_ideogram4,
         {"layers": "num_layers"},
         left_out=left_out("qkv", "o", "w1", "w2", "w3"),
-        ways=(*WAYS, OF_FILE, *(way + HALF_NORMS for way in (*WAYS, OF_FILE))),
-        one_kernel=True,
+        ways=_and_before(*WAYS, OF_FILE),
     ),
 }

@@ -8,7 +8,7 @@ from ... import __version__
 from ...reports import memory as report
 from ...reports import memory_html, memory_json
 from ...reports.painting import PAGE, paint
-from ..memory import placed
+from ..memory import placed, started_with
 from ..memory.fitting import SOLVED, fitting, largest, smallest_card
 from ..memory.rehearsal import question_of, with_rehearsed
 from ..model import Facts, Unknown
@@ -76,7 +76,7 @@ def looked_at(facts: Facts, options: argparse.Namespace) -> report.Told:
         return report.Told(Unknown("the config says of no run what is trained"))
     if isinstance(gpus, Unknown):
         return report.Told(gpus)
-    on = placed(run_, model, facts.datasets, system, gpus)
+    on = placed(started_with(facts.environment, run_), model, facts.datasets, system, gpus)
     if isinstance(on, Unknown):
         return report.Told(on)
     question = Unknown("it was not asked for") if options.no_rehearsal else question_of(on.case)

@@ -12,8 +12,10 @@ from functools import partial
 from ..families.network import TITLES, offloaded_share
 from ..model import DatasetFolder, Elsewhere, Gpu, Memory, ModelFolder, Run, System, Unknown
 from ..model.cards import BY_BUS, CHOSEN, ORDER, VISIBLE, known_order, sharing, taken, visible
+from ..model.environment import Environment
 from ..model.record import dataclass, replace
 from ..model.said import filled, joined
+from ..packages.versions import meets
 from .bytes import QUANTIZED, WIDTHS
 from .case import GIB, Case, buckets
 from .ladder import alternatives_of
@@ -22,7 +24,7 @@ from .runner import runner_blocks
 from .sizes import Sizes, sizes_of
 from .trained_text import untraced
 
-__all__ = ["GIB", "Placed", "buckets", "placed", "predict"]
+__all__ = ["GIB", "Placed", "buckets", "placed", "predict", "started_with"]
 
 
 _OF_LORA = "memory is predicted for the training of a LoRA or LoKr only"
@@ -85,6 +87,13 @@ def placed(
     return Placed(replace(case, card=card), candidates, () if isinstance(seen, Unknown) else seen)
 
 
+def started_with(environment: Environment | Unknown, run: Run) -> Run:
+    """The run by the PyTorch that it will be started with, where that is known."""
+    version = "" if isinstance(environment, Unknown) else environment.versions.get("torch", "")
+    precision = replace(run.recipe.precision, half_norms=meets(version, "<2.12") if version else None)
+    return replace(run, recipe=replace(run.recipe, precision=precision))
+
+
 def predict(
     run: Run, model: ModelFolder, datasets: tuple[DatasetFolder, ...] | Unknown, system: System, gpus: tuple[Gpu, ...]
 ) -> Memory | Unknown:
@@ -127,7 +136,9 @@ def predict(
 
 
 def _less_before_torch_2_12(case: Case, peak: int) -> int:
-    """How much lower the peak is where rms_norm stays in 16 bits; which PyTorch the run has is not known here."""
+    """How much lower the peak is where rms_norm stays in 16 bits, and it is not known which PyTorch the run has."""
+    if case.recipe.precision.half_norms is not None:
+        return 0
     older = case.with_recipe(precision=replace(case.recipe.precision, half_norms=True))
     return 0 if older.way == case.way else max(0, peak - max(phase.total for phase in phases_of(older)))
 

@@ -267,7 +267,7 @@ class Case:
             way += OFFLOADED
         # whose products are the larger part of what a UNet's blocks hold
         way += LOKR * (self.sizes.figures.whole and self.recipe.network.type == "lokr")
-        return way + HALF_NORMS * (precision.half_norms and way + HALF_NORMS in ways)
+        return way + HALF_NORMS * (precision.half_norms is True and way + HALF_NORMS in ways)
 
     @property
     def is_half(self) -> bool:

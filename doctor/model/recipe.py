@@ -132,7 +132,7 @@ class Precision:
     in 32 bits; the VAE in `vae`, "": as all else. `full_attention`: attention is computed without a kernel for it;
     `split_attention`: that of each picture alone, without a mask for what fills up its prompt. `spared` finds the
     Linears that are not quantized, where others of their blocks are. `half_norms`: autocast leaves rms_norm in 16
-    bits, as before PyTorch 2.12.
+    bits, as before PyTorch 2.12; None: it is not known of which PyTorch it is.
     """
 
     dtype: str = "fp32"
@@ -146,7 +146,7 @@ class Precision:
     full_attention: bool = False
     split_attention: bool = False
     spared: str = ""
-    half_norms: bool = False
+    half_norms: bool | None = None
 
 
 @dataclass(frozen=True)

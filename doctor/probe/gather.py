@@ -10,8 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from ..memory import predict
-from ..model import Checkout, Config, Facts, Files, Hub, ModelFolder, Run, Schema, Unknown, Writes
+from ..memory import predict, started_with
+from ..model import (
+    Checkout,
+    Config,
+    DatasetFolder,
+    Facts,
+    Files,
+    Gpu,
+    Hub,
+    Memory,
+    ModelFolder,
+    Run,
+    Schema,
+    System,
+    Unknown,
+    Writes,
+)
+from ..model.environment import Environment
 from ..model.facts import NOT_ASKED
 from ..model.record import replace
 from ..model.script import Script
@@ -101,6 +117,17 @@ def _script(world: World, config: Config) -> Script | Unknown:
     return probe_script(world, config)
 
 
+def _memory(
+    run: Run,
+    model: ModelFolder,
+    datasets: tuple[DatasetFolder, ...] | Unknown,
+    system: System,
+    gpus: tuple[Gpu, ...],
+    environment: Environment | Unknown,
+) -> Memory | Unknown:
+    return predict(started_with(environment, run), model, datasets, system, gpus)
+
+
 Probe = Callable[..., Any]
 PROBES: Mapping[str, Probe] = {
     "system": lambda world: world.system,
@@ -125,7 +152,7 @@ PROBES: Mapping[str, Probe] = {
     "datasets": probe_datasets,
     "room": probe_room,
     "storage": probe_storage,
-    "memory": predict,
+    "memory": _memory,
     "schema": _schema,
     "checkout": _checkout,
     "script": _script,

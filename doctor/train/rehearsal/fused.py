@@ -1,4 +1,7 @@
-"""What a card computes by one kernel, and a device without data by several products that backward keeps."""
+"""What a card computes by one kernel, and a device without data by several products that backward keeps.
+
+A card has had this kernel since PyTorch 2.9 (ATen/ops/_fused_rms_norm_native.h of the wheels 2.8.0 and 2.9.0).
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,25 @@ def _rms_norm(given: Tensor, shape: Sequence[int], weight: Tensor | None, eps: f
     """What it gives, and the number of each row that is kept beside what was given."""
     rows = given.shape[: given.dim() - len(shape)]
     whole = torch.float32 if given.dtype in (torch.float16, torch.bfloat16) else given.dtype
-    return torch.empty_like(given), given.new_empty((*rows, *(1 for _ in shape)), dtype=whole)
+    return given.new_empty(given.shape), given.new_empty((*rows, *(1 for _ in shape)), dtype=whole)
 
 
 def _rms_norm_backward(
     gradient: Tensor, given: Tensor, shape: Sequence[int], kept: Tensor, weight: Tensor | None, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
     of_weight = torch.empty_like(weight) if weight is not None and mask[1] else None
-    return torch.empty_like(given) if mask[0] else None, of_weight
+    return given.new_empty(given.shape) if mask[0] else None, of_weight
 
 
 @contextmanager
-def rms_norm_in_one_kernel() -> Iterator[None]:
-    """Tensors without data are computed as by CUDA's kernel, which is given weights of the same type."""
+def rms_norm_in_one_kernel(*devices: str) -> Iterator[None]:
+    """Tensors without data, or of `devices`, are computed as by CUDA's kernel, which takes weights of one type."""
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     try:
-        for name, kernel in (("_fused_rms_norm", _rms_norm), ("_fused_rms_norm_backward", _rms_norm_backward)):
+        for device in devices or ("Meta",):
             # past Library.impl, which refuses what has other code
-            library.m.impl(name, "Meta", kernel, False)  # type: ignore[union-attr]
+            library.m.impl("_fused_rms_norm", device, _rms_norm, False)  # type: ignore[union-attr]
+            library.m.impl("_fused_rms_norm_backward", device, _rms_norm_backward, False)  # type: ignore[union-attr]
         yield
     finally:
         library._destroy()  # type: ignore[no-untyped-call]

@@ -41,8 +41,7 @@ class Own:
     """A class that is not of diffusers: how it is built from a config, and what it is called with.
 
     `lora` makes its Linears trained ones, where no way of ours does, with `windows` convolutions of several pixels,
-    too; `trains` says that it computes again only while it is told that it trains, `one_kernel` that rms_norm keeps
-    what a card's own kernel does.
+    too; `trains` says that it computes again only while it is told that it trains.
     """
 
     build: Callable[[Mapping[str, Any]], Any]
@@ -50,7 +49,6 @@ class Own:
     lora: Callable[[nn.Module, tuple[int, int], int], nn.Module] | None = None
     trains: bool = False
     windows: bool = False
-    one_kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,15 @@ def _pixelwise(x: Tensor, weight: Tensor) -> Tensor:
 def without_data() -> Iterator[None]:
     """Tensors that are made have no data (the meta device), and no Linear is filled with numbers.
 
-    Attention is then computed in full, which no card does: it gets a kernel that keeps what the cards' kernels keep.
-    That device has no autocast, which classes turn off.
+    Attention is then computed in full, which no card does: it gets a kernel that keeps what the cards' kernels keep,
+    and rms_norm one as theirs. That device has no autocast, which classes turn off.
     """
     reset, autocast = nn.Linear.reset_parameters, torch.autocast
     nn.Linear.reset_parameters = lambda self: None  # type: ignore[method-assign]
     setattr(torch, "autocast", lambda *how, **named: nullcontext())  # noqa: B010
     _put_attention(_attention)
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), rms_norm_in_one_kernel():
             yield
     finally:
         nn.Linear.reset_parameters = reset  # type: ignore[method-assign]
@@ -201,7 +199,7 @@ def rehearsed(
 ) -> Held:
     """A step, or with an optimizer several, of which the last counts; with `draws` a pass without gradients first."""
     held = Held()
-    with without_data(), rms_norm_in_one_kernel() if step.own and step.own.one_kernel else nullcontext():
+    with without_data():
         model = built(step)
         parameters = [p for p in model.parameters() if p.requires_grad]
         optimize = optimizer(parameters) if optimizer else None

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from zdoctor.doctor.families.record.steps import mined_tables
-from zdoctor.doctor.memory import GIB, predict
+from zdoctor.doctor.memory import GIB, predict, started_with
 from zdoctor.doctor.memory.case import CONTEXT
 from zdoctor.doctor.model import Gpu, Memory, ModelFolder, Unknown
+from zdoctor.doctor.model.environment import Environment
 from zdoctor.doctor.model.memory import STEP
 from zdoctor.doctor.model.record import replace
 from zdoctor.tests.doctor.trainers.simpletuner.runs import SET, run_of, trained
@@ -128,6 +129,22 @@ def test_what_was_measured_is_in_the_range(options: dict[str, Any], measured: fl
     assert told > then
     peak, before = (max(phase.total for phase in one.phases) for one in (new, old))
     assert peak - new.below <= before  # of all phases, of which the step is not always the highest
+
+
+def test_the_pytorch_of_the_environment_says_which_norms_it_is() -> None:
+    """Autocast makes 32 bits of what they are given since 2.12; where none is known the range reaches down."""
+    run = run_of({**TURBO, **IDEOGRAM, **STRIDE}, {**ONE_SIGN, "resolution": 1024})
+    folder = ModelFolder(run.recipe.base_model or "", "absent", None)
+
+    def range_by(environment: Environment | Unknown) -> tuple[int, int]:
+        found = predict(started_with(environment, run), folder, (), SYSTEM, (CARD,))
+        assert isinstance(found, Memory)
+        return found.peak.total - found.below, found.peak.total
+
+    low, high = range_by(Unknown("no Python"))
+    older, newer = (range_by(Environment("python", {"torch": torch})) for torch in ("2.11.0+cu128", "2.13.0"))
+    assert low < older[1] < newer[0] < high == newer[1]
+    assert range_by(Environment("python", {})) == (low, high)
 
 
 def test_float8_of_a_flavour_stays_unless_another_precision_is_asked_for() -> None:

@@ -27,6 +27,7 @@ from zdoctor.doctor.model.run import Run
 from zdoctor.doctor.model.trainer import RUNNER
 from zdoctor.doctor.train import Job, Progress, train
 from zdoctor.doctor.train.rehearsal.alive import Alive
+from zdoctor.doctor.train.rehearsal.fused import rms_norm_in_one_kernel
 from zdoctor.doctor.train.weights import materialize
 from zdoctor.doctor.train.weights.safetensors_files import DTYPES, TensorEntry, stream_tensors
 from zdoctor.maintenance.native_meta import use_native_meta
@@ -168,6 +169,7 @@ def measured(run: Run, model: Path, images: Path, output: Path) -> dict[str, Any
     vars(materialize)["stream_tensors"] = _unread
     try:
         with ExitStack() as modes:
+            modes.enter_context(rms_norm_in_one_kernel("Meta", "CUDA"))
             for made in (card._MadeThere, card._Functions):
                 mode: Any = made
                 modes.enter_context(mode())

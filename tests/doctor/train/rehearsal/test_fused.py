@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from zdoctor.doctor.train.rehearsal.fused import rms_norm_in_one_kernel
+from zdoctor.doctor.train.rehearsal.step import without_data
 
 WIDTH = 64
 
@@ -41,8 +46,9 @@ def test_weights_of_another_type_have_no_such_kernel() -> None:
         assert kept(torch.float32)[0] > 16 * (2 * WIDTH + 4)
 
 
-def test_it_is_only_so_within() -> None:
+@pytest.mark.parametrize("within", [rms_norm_in_one_kernel, without_data])  # in which every step is rehearsed
+def test_it_is_only_so_within(within: Callable[[], AbstractContextManager[None]]) -> None:
     before = kept()[0]
-    with rms_norm_in_one_kernel():
-        assert kept()[0] < before
+    with within():
+        assert kept()[0] == 16 * (2 * WIDTH + 4) < before
     assert kept()[0] == before
