@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..doctor.model.crashes import Comparison, Explanation, Failure
+from ..doctor.model.crashes import Comparison, Explanation, Failure, Ran
 from ..doctor.model.record import dataclass
 from ..doctor.model.said import AsIs
 from ..doctor.model.shell import quoted
@@ -81,10 +81,31 @@ def lines(told: Explanation, rules: Mapping[str, Told], *, config: str | None = 
             yield Wrapped(f"{config}: {rule.said}", "       ")
     if told.rules and not any(rules[id].said for id in told.rules):
         yield [("bold", f"next: zdoctor check {quoted(config or 'CONFIG')} --select {','.join(told.rules)}")]
+    if told.ran is not None:
+        yield Wrapped(_how_far(told.ran), "ran:   ", "bold")
     if told.others:
         yield []
         count = f"{told.others} other failures" if told.others > 1 else "1 other failure"
         yield [("dim", f"The log holds {count}; this one ended the run.")]
+
+
+def _how_far(ran: Ran) -> str:
+    done, of, steps = ran.done, ran.of, ran.unit == "steps"
+    if done == of:
+        return (
+            f"All {of} steps were done before it failed: the training was complete. Look in the output folder for "
+            "the LoRA or its last checkpoint before you train again."
+            if steps
+            else f"All {of} epochs were done before it failed: the training was complete. Look in the output folder "
+            "for the LoRA or its last checkpoint before you train again."
+        )
+    if done == 0:
+        return (
+            f"The run ended before the first of its {of} steps was done."
+            if steps
+            else f"The run ended before the first of its {of} epochs was done."
+        )
+    return f"The run had done {done} of {of} steps." if steps else f"The run had done {done} of {of} epochs."
 
 
 def _unknown(told: Explanation) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from ..doctor.model.crashes import Changed, Comparison, Explanation, Failure, Frame
+from ..doctor.model.crashes import Changed, Comparison, Explanation, Failure, Frame, Ran
 from .crash import Told
 from .json import Head, head, shown
 
@@ -65,6 +65,7 @@ class ExplanationDocument(Head, _Words):
     do: str | None
     warned: str | None
     ends: str | None
+    ran: Ran | None
     source: str | None
     config: str | None
     rules: list[ConfirmedRule]
@@ -105,6 +106,7 @@ def as_data(
         "not": known.avoid or None if known else None,
         "warned": told.warned.cause if told.warned else None,
         "ends": told.ends.cause if told.ends else None,
+        "ran": told.ran,
         "source": known.source or None if known else None,
         "config": config,
         "rules": [shown(ConfirmedRule, rules[id], rule=id) for id in told.rules],

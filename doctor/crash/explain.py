@@ -12,6 +12,7 @@ from ..model.trainer import OF_RUNNER
 from ..trainers import trainers
 from . import table
 from .asserted import asserted
+from .complaints import complaint
 from .cut_off import cut_off
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .fault import fault
@@ -25,6 +26,7 @@ from .own import own
 from .phrases import Entries, phrases
 from .question import excerpt, versions
 from .raised import by_source
+from .ran import ran
 from .refusals import refused
 from .specific import closest, fitting
 from .survived import READING, killed, outlived, went_on
@@ -86,12 +88,14 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         known = _closer(above[1], above[0], installed, lines)
     if failure is None:
         worked = bool(found) or went_on([line for line in lines if not READING.search(line)], 1)
-        bare = None if worked else _bare(lines)
-        if bare is None:
+        said = None if worked else complaint(lines, None)
+        failure, known = said or (None if worked else _bare(lines), None)
+        if failure is None:
             warned = None if worked else next((known for _, known in phrases(lines, table.warned)), None)
             at = None if worked or warned is not None else _ends(lines)
             return Explanation(None, None, (), "", len(found), installed, excerpt(lines, None), worked, warned, at)
-        failure = bare
+    if known is None and not rules:
+        failure, known = complaint(lines, failure) or (failure, known)
     if known is None or table.is_general(known):  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
     if known is not None and known.messenger:
@@ -102,7 +106,8 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         rules = ()
     others = sum(other is not failure and _is_cause(other) for other in found)
     site = _site(failure) or _lacking(lines) if _SITED & {*rules[:1]} else ""
-    return Explanation(failure, known, rules, site, others, installed, excerpt(lines, failure))
+    shown, far = excerpt(lines, failure), ran(lines.last(_LATE))
+    return Explanation(failure, known, rules, site, others, installed, shown, ran=far)
 
 
 def _ends(lines: Lines) -> Known | None:

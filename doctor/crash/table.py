@@ -25,8 +25,8 @@ SUBJECTS = (
     *("attention", "devices", "distributed", "quantized", "gradients", "shapes", "limits", "scripts", "adapters"),
     *("other_trainers", "mixed_up", "states", "downloads", "model_files", "hub"),
     *("tensors", "weights", "checkpoints", "memory", "kernels", "versions"),
-    *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around", "basics"),
-    *("native", "clues", "general"),
+    *("libraries", "installs", "starts", "packages", "loading", "card", "machine", "launchers", "around"),
+    *("own_words", "basics", "native", "clues", "general"),
 )
 _HEAD = frozenset(("about", "read_in", "failures"))
 _FIELDS = frozenset(Known.__match_args__)

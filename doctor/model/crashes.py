@@ -228,12 +228,22 @@ def _told(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """How far a training came: how many of its "steps" or "epochs" (`unit`) were done, of how many."""
+
+    unit: str
+    done: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Explanation:
     """What became of a run. `known` and `rules` are empty where the cause is not known; `site` names the component
     whose loading failed, "" where the traceback does not tell. `failure` is None for a log without one; `worked`
     tells that such a log shows steps or a good end. `versions` are those that the log tells of; `excerpt` is the
     failure as it shows it, with nothing of its user. `warned` is what a line only warns of, where nothing failed,
-    `ends` what the program was at where the text ends without a failure.
+    `ends` what the program was at where the text ends without a failure; `ran` is how far the training came before
+    its failure, where the log shows that for certain.
     """
 
     failure: Failure | None
@@ -246,6 +256,7 @@ class Explanation:
     worked: bool = False
     warned: Known | None = None
     ends: Known | None = None
+    ran: Ran | None = None
 
     @property
     def explained(self) -> bool:
