@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..model.crashes import Failure, Known
 from ..model.record import replace
+from . import table
 from .failures import REPORTED, SAID
 from .lines import Lines
 
@@ -102,9 +103,13 @@ def complaint(lines: Lines, failure: Failure | None) -> tuple[Failure, Known] | 
 
 
 def _latest(lines: Lines) -> Iterator[int]:
-    """The last lines that are marked as of a failure, in order, or that nearly nothing comes after."""
+    """The last lines that are marked as of a failure, in order, or that nearly nothing comes after; none that is
+    known as a warning."""
     told = [at for at in range(max(0, len(lines) - 4 * _LATEST), len(lines)) if lines[at].strip()][-_LATEST:]
-    yield from (at for at in told if at in told[-_LAST:] or _MARKED.search(lines[at]))
+    warned = [word for known in table.warned() for word in known.words]
+    for at in told:
+        if (at in told[-_LAST:] or _MARKED.search(lines[at])) and not any(word in lines[at] for word in warned):
+            yield at
 
 
 def _said(lines: Lines, at: int) -> Failure:
