@@ -43,7 +43,7 @@ _PATH = re.compile(
 _ROOTED = re.compile(r"[/~\\]|[A-Za-z]:")
 # How a line says that it is of a failure.
 _MARKED = re.compile(
-    r"\b(?:ERROR|FATAL|CRITICAL|FAILED|[Ee]rror|[Ff]atal|[Ff]ailed)\b|[❌✗✘⛔]|错误|錯誤|失[败敗]|エラー|오류|Ошибка|Fehler"
+    r"\b(?:ERROR|FATAL|CRITICAL|FAILED|Error|Fatal|Failed)\b|\b(?:error|fatal|failed):|[❌✗✘⛔]|错误|錯誤|失[败敗]|エラー|오류|Ошибка|Fehler"
     r"|Erreur|Erro\b|Errore|Lỗi"
 )
 # A program goes on without it, or it is of something else.
@@ -56,6 +56,7 @@ _HARMLESS = re.compile(
 _LATEST = 15
 _LAST = 3
 _LONGEST = 400
+_FEW_WORDS = 8  # without a path or a mark more are a sentence of somebody
 
 _WHERE = (
     "Compare it letter by letter with what is on the disk, and as the program sees it (containers, WSL and notebooks "
@@ -122,7 +123,8 @@ def _complained(line: str) -> Known | None:
     path = next((found["quoted"] or found["bare"] for found in _PATH.finditer(line)), "")
     if _ABSENT.search(line):
         known = (_WHOLE if _ROOTED.match(path) else _RELATIVE) if path else _UNTOLD
-        return _with(known, path) if path or _PLACE.search(line) else None
+        told = path or (_PLACE.search(line) and (_MARKED.search(line) or len(line.split()) <= _FEW_WORDS))
+        return _with(known, path) if told else None
     return _with(_REFUSED, path) if path and _DENIED.search(line) else None
 
 
