@@ -25,8 +25,8 @@ LARGE = 1_100_000  # pixels of a picture that goes through the VAE in strips: do
 # doctor/train/weights/materialize.py.
 COPIES, PIECE = {"nf4": 4.5}, 1 << 24
 MOST_COPIES = 3
-# Bytes a weight of the formats of the runner: four bits have a scale for 64 weights, eight an outlier for 512.
-_BYTES = {"int8": 1 + 4 / 512, "float8": 1 + 4 / 512, "nf4": 0.5 + 2 / 64}
+# Bytes a weight of the formats of the runner: four bits have a scale for 64 weights, eight an outlier for 256.
+_BYTES = {"int8": 1 + 4 / 256, "float8": 1 + 4 / 256, "nf4": 0.5 + 2 / 64}
 
 
 def phases_of_runner(case: Case) -> Iterator[Phase]:

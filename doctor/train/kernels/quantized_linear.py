@@ -3,9 +3,9 @@
 int8, float8 (e4m3): a weight is stored per row as `codes` and one float32 `scale`: weight = codes * scale. The scale
 is rounded to a bfloat16 value, so multiplying it in bfloat16 loses nothing. Forward and backward multiply by the
 codes and apply the scale to the (smaller) activations. Codes of int8 go from -128 to 127: the scale is negative where
-the largest weight of a row is positive. The largest weights of each row, one of 512, are kept apart, so that they do
-not make the scale coarse for the others: `outliers` holds their columns and, in bfloat16, what stands for them in the
-place of codes.
+the largest weight of a row is positive. The largest weights of each row, one of 256 but at least four, are kept
+apart, so that they do not make the scale coarse for the others: `outliers` holds their columns and, in bfloat16, what
+stands for them in the place of codes.
 
 nf4: per block of 64 weights of a row one bfloat16 `scale`, near the largest of them, and per weight the index of one
 of 16 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the
@@ -39,7 +39,7 @@ FORMATS: dict[str, tuple[float, torch.dtype]] = {
 }
 # One weight in so many of a row says which of several scales of float8 fits it best, but at least so many.
 SAMPLED, LEAST = 16, 128
-PER_OUTLIER = 512  # weights of a row
+PER_OUTLIER, LEAST_OUTLIERS = 256, 4  # weights of a row for each that is kept apart; narrow rows need more
 MOST_COLUMNS = 1 << 16  # that the 16 bits of an outlier's column can tell apart
 BLOCK = 64
 BINS = 32
@@ -80,7 +80,11 @@ def storage_of(kind: Quantization, shape: tuple[int, int]) -> dict[str, tuple[to
         blocks = -(-columns // BLOCK)
         return {"codes": (torch.uint8, (rows, blocks * BLOCK // 2)), "scale": (torch.bfloat16, (rows, blocks))}
     parts = {"codes": (FORMATS[kind][1], shape), "scale": (torch.float32, (rows,))}
-    return parts if kind == "float16" else parts | {"outliers": (torch.int16, (rows, 2, -(-columns // PER_OUTLIER)))}
+    return parts if kind == "float16" else parts | {"outliers": (torch.int16, (rows, 2, _outliers(columns)))}
+
+
+def _outliers(columns: int) -> int:
+    return min(columns, max(LEAST_OUTLIERS, -(-columns // PER_OUTLIER)))
 
 
 def quantize_rows(weight: Tensor, kind: Quantization) -> Quantized:
@@ -93,7 +97,7 @@ def quantize_rows(weight: Tensor, kind: Quantization) -> Quantized:
         return Quantized((weight / scale[:, None]).to(dtype), scale)
     if weight.shape[1] > MOST_COLUMNS:
         raise ValueError(f"a Linear of {weight.shape[1]} columns has more than {MOST_COLUMNS}")
-    places = weight.abs().topk(-(-weight.shape[1] // PER_OUTLIER), dim=1, sorted=False).indices
+    places = weight.abs().topk(_outliers(weight.shape[1]), dim=1, sorted=False).indices
     others = weight.scatter(1, places, 0.0)
     scale = _int8_scale(others) if kind == "int8" else _float8_scale(others)
     code = _int8 if kind == "int8" else _float8

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from zdoctor.doctor.train.kernels import quantized_linear
 from zdoctor.doctor.train.kernels.quantized_linear import (
     BLOCK,
+    LEAST_OUTLIERS,
     LEVELS,
     Quantization,
     Quantized,
@@ -44,22 +45,22 @@ def test_int8_is_within_one_half_step_of_what_is_left_of_each_row() -> None:
     made = quantize_rows(value, "int8")
     assert made.codes.dtype == torch.int8
     error, size = (dequantize(made, 64) - value).abs(), value.abs()
-    largest, second = size.topk(2, dim=1).values.unsqueeze(2).unbind(1)
+    most = size.topk(LEAST_OUTLIERS + 1, dim=1).values
+    least_apart, largest = most[:, -2, None], most[:, -1, None]
     # but for what lies at the ends, beside a scale that bfloat16 has rounded down by up to 1 in 256
-    step = second * INT8_STEP * torch.where(size < 0.98 * second, 0.51, 1.01)
-    assert (error <= torch.where(size == largest, size * 2**-8, step)).all()
+    step = largest * INT8_STEP * torch.where(size < 0.98 * largest, 0.51, 1.01)
+    assert (error <= torch.where(size >= least_apart, size * 2**-8, step)).all()
     assert made.codes.min() == -128 and made.codes.max() == 127
 
 
 @pytest.mark.parametrize("kind", ["int8", "float8"])
-@pytest.mark.parametrize("columns", [1, 2, 512, 513, 1100, 40000])
-def test_the_largest_weights_of_a_row_are_kept_in_sixteen_bits(kind: Quantization, columns: int) -> None:
+@pytest.mark.parametrize(("columns", "kept"), [(1, 1), (5, 4), (1024, 4), (1025, 5), (2200, 9), (40000, 157)])
+def test_the_largest_weights_of_a_row_are_kept_in_sixteen_bits(kind: Quantization, columns: int, kept: int) -> None:
     """And change nothing of the others: one that is 1000 times larger makes no coarser step."""
     value = torch.randn(4, columns, generator=torch.Generator().manual_seed(3))
-    kept = -(-columns // 512)
     far = value.clone()
-    places = torch.arange(columns - 1 - 512 * (kept - 1), columns, 512)
-    far[:, places] = torch.tensor([[1000.0], [-1000.0]]).repeat(2, kept)
+    apart = columns // kept
+    far[:, columns - 1 - apart * (kept - 1) :: apart] = torch.tensor([[1000.0], [-1000.0]]).repeat(2, kept)
     made = dequantize(quantize_rows(far, kind), columns)
     is_far = far.abs() == 1000.0
     assert is_far.sum() == 4 * kept and ((made - far).abs()[is_far] <= 1000 * 2**-8).all()
@@ -103,9 +104,7 @@ def test_no_format_is_worse_than_that_of_others(name: str, kind: Quantization) -
         "one channel": torch.where(torch.arange(2048) == 5, 30 * normal, normal),
     }[name]
     made = dequantize(quantize_rows(value, kind), 2048)
-    # Where one weight in 300 of a row is its largest, what is kept apart of them changes little.
-    slack = {"uniform": 1.003, "cauchy": 1.01}.get(name, 1.0) if kind == "int8" else 1.0
-    assert (made - value).norm() < slack * min((other - value).norm() for other in theirs(value, kind))
+    assert (made - value).norm() < min((other - value).norm() for other in theirs(value, kind))
 
 
 def test_float8_keeps_three_bits_of_every_weight() -> None:
@@ -126,7 +125,8 @@ def test_what_is_summed_and_scaled_is_rounded_once_where_this_torch_can(
         pytest.skip("this PyTorch has no such product")
     monkeypatch.setattr(quantized_linear, "MULTIPLIES_SUMS", rounded == 1)
     x = torch.randn(50, 512, generator=torch.Generator().manual_seed(1)).bfloat16()
-    linear = QuantizedLinear(*quantize_rows(weight(96, 512), "int8"), None, 512)
+    value = torch.randn(96, 512, generator=torch.Generator().manual_seed(0))
+    linear = QuantizedLinear(*quantize_rows(value, "int8"), None, 512)
     exact = x.double() @ linear.weight().double().t()
     apart = (linear(x).double() - exact).norm() / exact.norm()
     assert {1: 0.0012, 2: 0.0019}[rounded] < apart < {1: 0.0019, 2: 0.0030}[rounded]
@@ -245,7 +245,7 @@ def test_checkpointing_changes_no_gradient(kind: Quantization) -> None:
 
 
 def test_weights_are_frozen_and_of_the_size_of_the_format() -> None:
-    sizes: dict[Quantization, int] = {"int8": 48 * 64 + 48 * 8, "float8": 48 * 64 + 48 * 8, "nf4": 48 * 32 + 48 * 2}
+    sizes: dict[Quantization, int] = {"int8": 48 * 64 + 48 * 20, "float8": 48 * 64 + 48 * 20, "nf4": 48 * 32 + 48 * 2}
     for kind, size in sizes.items():
         ours = QuantizedLinear(*quantize_rows(weight(), kind), None, 64)
         assert not any(parameter.requires_grad for parameter in ours.parameters())
