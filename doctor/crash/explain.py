@@ -16,12 +16,12 @@ from .complaints import complaint
 from .cut_off import cut_off
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .fault import fault
-from .likely import likely
 from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
 from .nothing import nothing
 from .options import given_options, refused_options
+from .out_of_memory import out_of_memory
 from .own import own
 from .phrases import Entries, phrases
 from .question import excerpt, versions
@@ -98,6 +98,7 @@ def explain(text: str, signatures: Iterable[Signature]) -> Explanation:
         failure, known = complaint(lines, failure) or (failure, known)
     if known is None or table.is_general(known):  # no entry knows it: what its package's source says of it
         known = None if rules else by_source(failure) or lookup(failure) or known or refused(failure)
+    known = out_of_memory(known, failure, lines)
     if known is not None and known.messenger:
         known = given_options(failure) or known
     if known is not None and known.rule:
@@ -146,7 +147,6 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     before = lines.between(failure.begin - _JUST_ABOVE - 1, failure.begin)
     told = (
         by_version(failure, installed)
-        or likely(failure)
         or by_widths(failure)
         or own(failure)
         or cut_off(failure, before)

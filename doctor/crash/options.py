@@ -65,6 +65,14 @@ def refused_options(failure: Failure) -> Known | None:
     return Known(cause, do, rule="CFG002", alone=True, source=source_of(mined[0]))
 
 
+def options_of(script: str) -> frozenset[str]:
+    """The options that a script takes, of each program that has one of this name; none of one that is not known."""
+    having = [
+        {name for name, (_, gone) in taken.items() if not gone} for taken in _scripts().get(script, {}).values()
+    ]
+    return frozenset(set.intersection(*having)) if having else frozenset()
+
+
 def given_options(failure: Failure) -> Known | None:
     """The same of the command in a launcher's last word, where its script's own words are not shown."""
     given = _GIVEN.search(failure.message)

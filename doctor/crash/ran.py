@@ -43,4 +43,5 @@ def ran(lines: Lines) -> Ran | None:
 
 def _told(unit: str, found: re.Match[str]) -> Ran | None:
     done, of = int(found["done"]), int(found["of"])
-    return Ran(unit, done, of) if of > 0 and done <= of else None
+    resumed = 0 < done < of and "<?" in found.string  # a bar without a rate yet
+    return Ran(unit, done, of, resumed) if of > 0 and done <= of else None

