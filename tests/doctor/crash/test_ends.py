@@ -21,6 +21,13 @@ ENDS = {
     "  Cloning https://github.com/huggingface/diffusers.git to /tmp/x\n  Running command git clone --quiet": (
         "as packages are fetched or compiled"
     ),
+    r"copying flash_attn\ops\a.py -> build\lib.win-amd64\flash_attn\ops": "no ready build of flash-attn",
+    r"creating build\lib.win-amd64-cpython-312\flash_attn\ops": "no ready build of flash-attn",
+    r"copying mine\a.py -> build\lib.win-amd64-cpython-312\mine": "as packages are fetched or compiled",
+    "copying xformers/ops/rope.py -> build/lib.linux-x86_64/xformers/ops": "no ready build of this package",
+    "Train finished\nPrompt executed in 17.67 seconds": "however the training ended",
+    "2026-05-18 18:27:50 INFO Loading settings from": "had said nothing more",
+    "[launch.py:256:main] process 8947 spawned with command: ['python', '-u', 'train.py']": "DeepSpeed's launcher",
 }
 
 
