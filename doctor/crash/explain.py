@@ -16,6 +16,7 @@ from .complaints import complaint
 from .cut_off import cut_off
 from .failures import ENDS, LAUNCHERS, REPORTED, SAID, failures
 from .fault import fault
+from .likely import likely
 from .lines import Lines, clean
 from .lookups import lookup
 from .messages import CERTAIN, CUT_OFF
@@ -147,6 +148,7 @@ def _closer(known: Known | None, failure: Failure, installed: Mapping[str, str],
     before = lines.between(failure.begin - _JUST_ABOVE - 1, failure.begin)
     told = (
         by_version(failure, installed)
+        or likely(failure)
         or by_widths(failure)
         or own(failure)
         or cut_off(failure, before)

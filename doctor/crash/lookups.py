@@ -39,18 +39,31 @@ _KINDS = (
 )
 
 
+def key(failure: Failure) -> tuple[str, str] | None:
+    """The one thing of the line of code in which a name was looked up, "" where it does not tell, and that name."""
+    asked = _NAME.match(failure.message.strip().partition("\n")[0]) if failure.name == "KeyError" else None
+    if asked is None:
+        return None
+    name, code = asked["name"], failure.frames[-1].code if failure.frames else ""
+    in_quotes = re.findall(rf"{_EXPRESSION}\[f?['\"]{re.escape(name)}['\"]\]", code)
+    found = in_quotes or re.findall(rf"{_EXPRESSION}\[[A-Za-z_][\w.]*\]", code)
+    return found[0] if len(set(found)) == 1 else "", name
+
+
+def short(failure: Failure) -> str | None:
+    """The one list of the line of code that can have been too short, "" where it does not tell."""
+    if failure.name != "IndexError" or not _SHORT.search(failure.message):
+        return None
+    code = failure.frames[-1].code if failure.frames else ""
+    found = re.findall(rf"{_EXPRESSION}\[(?:-?\d+|[A-Za-z_][\w.]*(?: [-+] \d+)?)\]", code)
+    return found[0] if len(set(found)) == 1 else ""
+
+
 def lookup(failure: Failure) -> Known | None:
     """What is told of it, where the line of code names but one thing in which it was looked for."""
-    frame = failure.frames[-1] if failure.frames else None
-    if frame is None or not frame.code:
-        return None
-    if failure.name == "KeyError" and (asked := _NAME.match(failure.message.strip())) is not None:
-        name = asked["name"]
-        in_quotes = re.findall(rf"{_EXPRESSION}\[f?['\"]{re.escape(name)}['\"]\]", frame.code)
-        found = in_quotes or re.findall(rf"{_EXPRESSION}\[[A-Za-z_][\w.]*\]", frame.code)
-        if len(set(found)) != 1:
-            return None
-        what, place = found[0], place_of(frame)
+    if (asked := key(failure)) is not None and asked[0]:
+        what, name = asked
+        place = place_of(failure.frames[-1])
         word = re.split(r"[.\[\](]", what.rstrip(")]"))[-1] or what
         kinds = ((cause, do) for kind, cause, do in _KINDS if re.fullmatch(kind, word, re.I))
         cause, do = next(
@@ -64,20 +77,21 @@ def lookup(failure: Failure) -> Known | None:
         )
         cause, do = (_filled(text, name, what, place) for text in (cause, do))
         return Known(cause, do, error=failure.name, vague=True, source=SOURCE)
-    if failure.name == "IndexError" and _SHORT.search(failure.message):
-        found = re.findall(rf"{_EXPRESSION}\[(?:-?\d+|[A-Za-z_][\w.]*(?: [-+] \d+)?)\]", frame.code)
-        if len(set(found)) != 1:
-            return None
-        what, place = found[0], place_of(frame)
-        return Known(
-            f"{what} is empty or shorter than the program expects, at {place}: no file or fewer than needed were "
-            "found, a setting has too few values, or a name has another form than is taken apart there.",
-            f"Look what {what} is made of (a folder, a list in the settings, a name that is split) and complete it.",
-            error=failure.name,
-            vague=True,
-            source=SOURCE,
-        )
-    return None
+    return _too_short(failure, short(failure))
+
+
+def _too_short(failure: Failure, what: str | None) -> Known | None:
+    if not what:
+        return None
+    place = place_of(failure.frames[-1])
+    return Known(
+        f"{what} is empty or shorter than the program expects, at {place}: no file or fewer than needed were "
+        "found, a setting has too few values, or a name has another form than is taken apart there.",
+        f"Look what {what} is made of (a folder, a list in the settings, a name that is split) and complete it.",
+        error=failure.name,
+        vague=True,
+        source=SOURCE,
+    )
 
 
 def _filled(text: str, name: str, what: str, place: str) -> str:

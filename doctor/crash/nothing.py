@@ -26,27 +26,35 @@ _AROUND = (
     (re.compile("and 'NoneType'"), r" {sign} {what}(?=[\s),\]:]|$)"),
 )
 _SIGN = re.compile(r"for (\S+): |'(\S+)' not supported")
-_ATTRIBUTE = re.compile(r"has no attribute '(\w+)'")
+_ATTRIBUTE = re.compile(r"has no attribute '(\w+)")
+
+
+def nothing_asked(failure: Failure) -> tuple[str, str] | None:
+    """The one expression of the line of code that can have been None, "" where it does not tell, and the attribute
+    that was asked of it; None where nothing was None."""
+    if _WORDS not in failure.message:
+        return None
+    asked, sign = _ATTRIBUTE.search(failure.message), _SIGN.search(failure.message)
+    name = asked[1] if asked is not None else ""
+    around = next((one for words, one in _AROUND if words.search(failure.message)), None)
+    if around is None or not failure.frames:
+        return "", name
+    pattern = around.format(
+        what=f"({_EXPRESSION})",
+        name=name,
+        sign=re.escape(sign[1] or sign[2]) if sign is not None else "",
+    )
+    code = failure.frames[-1].code
+    found = {what for one in re.finditer(pattern, code) for what in one.groups() if what} - {"self"}
+    return found.pop() if len(found) == 1 else "", name
 
 
 def nothing(failure: Failure) -> Known | None:
     """What is told of it, where the line of code names but one that it can have been."""
-    if _WORDS not in failure.message or not failure.frames:
+    what, _ = nothing_asked(failure) or ("", "")
+    if not what:
         return None
     frame = failure.frames[-1]
-    around = next((one for words, one in _AROUND if words.search(failure.message)), None)
-    if around is None:
-        return None
-    asked, sign = _ATTRIBUTE.search(failure.message), _SIGN.search(failure.message)
-    pattern = around.format(
-        what=f"({_EXPRESSION})",
-        name=asked[1] if asked is not None else "",
-        sign=re.escape(sign[1] or sign[2]) if sign is not None else "",
-    )
-    found = {what for one in re.finditer(pattern, frame.code) for what in one.groups() if what} - {"self"}
-    if len(found) != 1:
-        return None
-    what = found.pop()
     place = f"{PureWindowsPath(frame.file).name}:{frame.line}"
     cause = (
         f"{what} is nothing (None) at {place}, in {frame.function}: a part of the model, a setting or a library "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import get_args
 
+from zdoctor.doctor.crash import likely
 from zdoctor.doctor.crash.phases import phases
 from zdoctor.doctor.crash.stages import stages
 from zdoctor.doctor.crash.table import ends, known, warned
@@ -80,6 +81,8 @@ def of_registries() -> Iterator[tuple[str, str, str]]:
         yield from (("rules", text, "doctor/crash/stages.yaml") for text in texts if text)
     for phase in phases():
         yield from (("rules", text, "doctor/crash/phases.yaml") for text in (phase.doing, phase.helps))
+    for line in likely.table():
+        yield from (("crash", text, line.source) for text in (line.cause, line.do))
     for failure in (*known(), *warned(), *ends()):
         texts = (failure.cause, failure.do, failure.avoid, failure.also)
         yield from (("crash", text, failure.source) for text in texts if text)

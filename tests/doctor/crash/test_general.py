@@ -136,10 +136,10 @@ def test_the_compiled_part_of_another_package_than_torch() -> None:
 
 def test_a_paste_that_begins_amid_a_frame_has_that_frame() -> None:
     said = cause(
-        'app/data/plugin.py", line 1094, in process\n    x = getattr(self.processor, "size")\n'
+        'app/data/plugin.py", line 1094, in process\n    x = getattr(self.grapher, "size")\n'
         "AttributeError: 'NoneType' object has no attribute 'size'\n"
     )
-    assert said.startswith("self.processor is nothing (None) at plugin.py:1094, in process:")
+    assert said.startswith("self.grapher is nothing (None) at plugin.py:1094, in process:")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_paste_that_begins_amid_a_frame_has_that_frame() -> None:
         ("'NoneType' object is not subscriptable", "path = config[names[0]]", ""),
         ("'NoneType' object is not callable", "self.step()", "self.step"),
         ("'NoneType' object is not callable", "a(b(c))", ""),
-        ("'NoneType' object has no attribute 'size'", 'x = getattr(self.processor, "size")', "self.processor"),
+        ("'NoneType' object has no attribute 'size'", 'x = getattr(self.grapher, "size")', "self.grapher"),
         ("object of type 'NoneType' has no len()", "count = len(batch.prompts) + 1", "batch.prompts"),
         ("object of type 'NoneType' has no len()", "assert len(a) == len(b)", ""),
         ("argument of type 'NoneType' is not iterable", 'if "lora" in config.names:', "config.names"),

@@ -26,7 +26,7 @@ def lookup(container: object, code: str) -> str:
     ("code", "words"),
     [
         ("dim = config['network_dim']", "The settings have no network_dim"),
-        ("x = sample['control']", "What comes from the dataset has no control"),
+        ("x = sample['odd_one']", "What comes from the dataset has no odd_one"),
         ("w = state_dict['net.0']", "The file's weights have no net.0"),
         ("t = os.environ['HUB_TOKEN']", "The environment variable HUB_TOKEN is not set"),
         ("f = self.samplers[name]", "self.samplers has no euler_x"),
@@ -38,7 +38,7 @@ def test_where_a_name_was_looked_up(code: str, words: str) -> None:
 
 
 def test_which_list_is_short() -> None:
-    assert "image_paths is empty or shorter" in cause("first = image_paths[0]", lookup([], "it[0]"))
+    assert "odd_values is empty or shorter" in cause("first = odd_values[0]", lookup([], "it[0]"))
 
 
 def test_what_two_things_may_be_is_not_guessed() -> None:
