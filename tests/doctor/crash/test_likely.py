@@ -38,7 +38,6 @@ def log(error: str, file: str, function: str, code: str) -> str:
 NO_CODE = ("", "", "")
 TENSOR = "TypeError: {}(): argument 'input' (position 1) must be Tensor, not {}"
 ROWS = (
-    (none("it.type"), MINE, "go", "d = torch.accelerator.current_accelerator().type", "sees no graphics card"),
     (
         none("it[0]"),
         MINE,
@@ -112,7 +111,7 @@ ROWS = (
         'x = data["target"]',
         "brought up to date, and has no target",
     ),
-    (says("{}['a.weight._data']"), MINE, "go", "w = sd[name]", "The model is quantized here"),
+    (says("{}['a.qweight']"), MINE, "go", "w = sd[name]", "The model is quantized here"),
     (
         says("{}['img_in.weight']"),
         LIB + "diffusers/loaders/single_file_utils.py",
