@@ -10,6 +10,8 @@ from .sources import made_by, mined, names_of, versions_of
 from .versions import source_of
 
 _LONG_NAME = 12
+# How classes are called that programs make for themselves; what other packages make has names like any.
+_PROGRAM = re.compile(r"[a-z](?:Trainer|Network|Wrapper|DiT|Dataset|Process|Job|Runner)$")
 _ASKED = re.compile(
     r"(?:['\"]|\b(?=[A-Z]\w+ object))(?P<owner>[A-Z]\w*)['\"]? (?:object )?has no attribute ['\"](?P<name>\w+)"
     r"|(?P<call>(?:[A-Z]\w+\.)?\w+)\(\) got (?:an )?unexpected keyword argument ['\"](?P<argument>\w+)"
@@ -53,7 +55,7 @@ def _lacked(failure: Failure) -> Known | None:
     having = [package for package in mined() if made in made_by(package)]
     having = [package for package in having if package not in TRAINERS] or having  # which copy what libraries have
     if len(having) != 1 or not (_rare(made, having[0]) or _at_work(having[0], failure)):
-        return _renamed(owner, name, failure) if groups["name"] else None
+        return (_renamed(owner, name, failure) or _of_nobody(owner, name, failure)) if groups["name"] else None
     package = having[0]
     who = _asker(failure, package)
     first, last = versions_of(package)
@@ -86,7 +88,7 @@ def _lacked(failure: Failure) -> Known | None:
 def _renamed(owner: str, name: str, failure: Failure) -> Known | None:
     """A name that one package alone knows, asked of what anybody's classes are called."""
     knowing = [package for package in mined() if package not in TRAINERS and name in names_of(package)]
-    if len(knowing) != 1 or len(name) < _LONG_NAME or "_" not in name.strip("_"):
+    if len(knowing) != 1 or not _telling(name):
         return None
     package = knowing[0]
     since, gone = names_of(package)[name]
@@ -102,6 +104,28 @@ def _renamed(owner: str, name: str, failure: Failure) -> Known | None:
         "where it names none, one of the time at which the program was published."
     )
     return told(failure, package, cause, do)
+
+
+def _of_nobody(owner: str, name: str, failure: Failure) -> Known | None:
+    """A name that only the program's own code has, asked of a class that only the program can have."""
+    if failure.cause is not None or not _PROGRAM.search(owner) or not _telling(name):
+        return None
+    if any(owner in made_by(package) or name in names_of(package) for package in mined() if package not in TRAINERS):
+        return None
+    return Known(
+        f"{owner} is a class of the program itself, or of a node or extension in it, and its code asks it for "
+        f"{name}, which it does not have; no package knows either. Its files are of two versions, or this "
+        "version has a fault; no picture, caption or package makes that.",
+        f"Update the program as a whole (git pull, its submodules and nodes, too). Where it is the newest, look for "
+        f"{name} in its issues, take its release before, or leave out the step that asks for it.",
+        error=failure.name,
+        source="https://docs.python.org/3/library/exceptions.html#AttributeError",
+    )
+
+
+def _telling(name: str) -> bool:
+    """Whether a name is of several words, so that hardly two programs have it for different things."""
+    return len(name) >= _LONG_NAME and "_" in name.strip("_")
 
 
 def _rare(made: str, package: str) -> bool:

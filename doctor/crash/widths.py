@@ -3,79 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from ..model.crashes import Failure, Frame, Known
 from .file_sizes import by_file, sizes
+from .model_widths import LATENTS, PACKED, TEXT, TEXT_LAYERS
 
-# What a text encoder hands over for each token.
-TEXT: Mapping[int, str] = {
-    768: "CLIP-L",
-    1024: "OpenCLIP-H/Qwen3-0.6B",
-    1152: "SigLIP so400m",
-    1280: "OpenCLIP-bigG",
-    1472: "ByT5 small",
-    2048: "CLIP-L+bigG/Qwen2.5-VL-3B/Qwen3-1.7B",
-    2304: "Gemma 2 2B",
-    2560: "Qwen3-4B/Qwen3-VL-4B/Gemma-3-4B",
-    3584: "Qwen2.5-VL 7B",
-    3840: "Gemma 3 12B",
-    4096: "T5-XXL/UMT5-XXL/Llama-3.1-8B/Qwen3-8B",
-    5120: "Mistral-Small-24B",
-    7680: "3×Qwen3-4B",
-    12288: "3×Qwen3-8B",
-    15360: "3×Mistral-Small-24B",
-    30720: "12×Qwen3-VL-4B",
-    53248: "13×Qwen3-VL-8B",
-}
-# (what goes into a layer for the text, what comes out of it): whose it is.
-TEXT_LAYERS: Mapping[tuple[int, int], str] = {
-    (768, 320): "SD 1.5",
-    (768, 640): "SD 1.5",
-    (768, 1280): "SD 1.5",
-    (1024, 320): "SD 2",
-    (1024, 640): "SD 2",
-    (1024, 1280): "SD 2",
-    (2048, 640): "SDXL",
-    (2048, 1280): "SDXL",
-    (2816, 1280): "SDXL",
-    (768, 3072): "FLUX.1/HunyuanVideo",
-    (4096, 3072): "FLUX.1/Chroma/HunyuanVideo/Wan2.2-5B",
-    (4096, 1536): "SD3/Wan2.1-1.3B",
-    (4096, 2432): "SD 3.5 Large",
-    (2048, 1536): "SD 3",
-    (2048, 2432): "SD 3.5 Large",
-    (3584, 3072): "Qwen-Image",
-    (3584, 3584): "HunyuanImage",
-    (2560, 3840): "Z-Image",
-    (7680, 3072): "FLUX.2 Klein 4B",
-    (12288, 4096): "FLUX.2 Klein 9B",
-    (15360, 6144): "FLUX.2 dev",
-    (2304, 2304): "Lumina 2",
-    (4096, 5120): "Wan 14B",
-    (3840, 4096): "LTX-2",
-    (4096, 2048): "LTX-Video",
-    (2560, 3072): "ERNIE-Image",
-    (2560, 6144): "Krea 2",
-    (2048, 3584): "PRX",
-    (2304, 1792): "PRX",
-}
-# The channels of latents as a VAE makes them, and as they are packed.
-LATENTS: Mapping[int, str] = {
-    4: "SD1.5/SDXL",
-    9: "SD inpainting",
-    16: "FLUX.1/SD3/Z-Image/Qwen-Image/Wan-14B/HunyuanVideo",
-    32: "FLUX.2/Sana",
-    36: "Wan-I2V",
-    48: "Wan 2.2 5B",
-}
-PACKED: Mapping[int, str] = {
-    64: "FLUX.1/Qwen-Image/Z-Image",
-    128: "FLUX.2/LTX/FLUX.1-Depth",
-    196: "Flex.2",
-    384: "FLUX.1 Fill",
-}
 _WIDEST_RANK = 256
 _FEW_FRAMES = 2  # of fewer, other sizes stand in the same relation
 _LEAST_PIXELS = 256
@@ -91,6 +25,9 @@ _LENGTHS = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d)"
 )
 _JOINED = re.compile(r"except in dimension \d\.? ?(?:Expected size|Got) (\d+) (?:but got size|and) (\d+)")
+_EDITED = re.compile(r"edit|kontext|control|reference|redux", re.I)
+_LEAST_TOKENS = 256
+_PATCH = (2, 2)
 _RESHAPED = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 MOST_FLAT = 5
 SOURCE = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/module.py"
@@ -100,7 +37,7 @@ def by_widths(failure: Failure) -> Known | None:
     """What the sizes in a failure's words tell, where two models can be told by them."""
     message = " ".join(failure.message.split())
     told = next((told for read in (_products, _lengths, _grid, by_file) if (told := read(message)) is not None), None)
-    told = _positions(message, failure.frames) or told
+    told = _positions(message, failure.frames) or _edited(message, failure.frames) or told
     if told is None:
         return None
     cause, do = told
@@ -112,7 +49,7 @@ def _products(message: str) -> tuple[str, str] | None:
     product, norm, channels = (pattern.search(message) for pattern in (_PRODUCT, _NORM, _CHANNELS))
     if channels is not None:
         want, got = map(int, channels.groups())
-        return _latents(want, LATENTS.get(want), got, LATENTS.get(got))
+        return _masked(want, got) or _latents(want, LATENTS.get(want), got, LATENTS.get(got))
     if product is not None:
         got, want, out = map(int, filter(None, product.groups()))
         if (takes := TEXT_LAYERS.get((want, out))) is not None:
@@ -130,6 +67,25 @@ def _products(message: str) -> tuple[str, str] | None:
         want, got = map(int, norm.groups())
         if want in TEXT and got in TEXT:
             return _text(want, TEXT[want], got, TEXT[got])
+    return None
+
+
+def _masked(want: int, got: int) -> tuple[str, str] | None:
+    """A model that takes a mask and a picture beside the latents, and is handed these alone."""
+    if got in LATENTS and want == 2 * got + 1:
+        return (
+            f"The model takes {want} channels: the {got} of latents, a mask, and the {got} of a masked picture; here "
+            f"come the {got} of latents alone. It is one for inpainting (InP, Fill), trained or run as a plain one.",
+            "Choose the task of such a model (train_mode inpaint, an inpainting pipeline), or take the plain model "
+            f"of its family, whose first layer takes {got}.",
+        )
+    if got in LATENTS and want == 2 * got + 4:
+        return (
+            f"The model takes {want} channels: the {got} of latents, four of a mask, and the {got} of a first frame; "
+            f"here come the {got} of latents alone. It is one for image-to-video, trained or run without a picture.",
+            "Choose the task image-to-video (i2v) and make the caches for it, with the first frame; or take the "
+            "text-to-video model.",
+        )
     return None
 
 
@@ -224,6 +180,40 @@ def _positions(message: str, frames: Sequence[Frame]) -> tuple[str, str] | None:
     )
 
 
+def _edited(message: str, frames: Sequence[Frame]) -> tuple[str, str] | None:
+    """As many tokens again as a picture has, in the code for models that edit one."""
+    met = _LENGTHS.search(message)
+    if met is None or met[3] != "1":
+        return None
+    few, many = sorted((int(met[1]), int(met[2])))
+    if few >= _LEAST_TOKENS and many in (2 * few, 3 * few) and any(_EDITED.search(one.file) for one in frames):
+        return (
+            f"There are {few} tokens of a picture in one place and {many} in another, {many // few} times as many: "
+            "the picture to edit (control, reference) is counted with in one place only, or it has another size than "
+            "the code assumes.",
+            "Install the diffusers that the program was written for (pip install -r requirements.txt in its folder), "
+            "and scale the pictures to edit to the resolution that is set.",
+        )
+    return None
+
+
+def _unpacked(shape: Sequence[int], whole: int, size: int) -> tuple[str, str] | None:
+    """Packed latents that are laid out again (FLUX's _unpack_latents) with sides that are not theirs."""
+    if tuple(shape[4:]) != _PATCH or shape[3] not in LATENTS:
+        return None
+    times = next((n for n in (2, 4, 8, 16) if size in (whole * n * n, whole / (n * n))), 0)
+    if not times:
+        return None
+    return (
+        f"Packed latents are laid out with a height and width that are {times} times too "
+        f"{'small' if size > whole else 'large'}: the script hands over other units (latents, pixels, or a VAE's "
+        "factor of 8 or 16) than this diffusers counts in. It changed that in 0.32; most often script "
+        "and diffusers are of different releases.",
+        "Take the script of the release that is installed (git checkout v0.35.1 and the like in a checkout of "
+        "diffusers), or for a script of the main branch pip install git+https://github.com/huggingface/diffusers",
+    )
+
+
 def _grid(message: str) -> tuple[str, str] | None:
     """A tensor that is cut into a grid which a whole number of times as many numbers would fill, or as many less."""
     found = _RESHAPED.search(message)
@@ -231,6 +221,8 @@ def _grid(message: str) -> tuple[str, str] | None:
         return None
     shape, size = sizes(found[1]), int(found[2])
     whole = prod(shape)
+    if (told := _unpacked(shape, whole, size)) is not None:
+        return told
     if (
         len(shape) >= MOST_FLAT
         and whole > 0

@@ -187,3 +187,21 @@ def test_entries_answer_for_few_texts_of_other_packages() -> None:
     quick = ("accelerate", "huggingface_hub", "peft", "safetensors")
     wide = {known.cause: packages for known, packages in generic_words.generic(quick)}
     assert len(wide) <= 4, wide
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            "'OddImageTrainer' object has no attribute 'encode_oddly'",
+            "OddImageTrainer is a class of the program itself",
+        ),
+        ("'OddImageTrainer' object has no attribute 'save_pretrained'", ""),
+        ("'Trainer' object has no attribute 'encode_all_oddly'", ""),
+        ("'OddFrame' object has no attribute 'encode_all_oddly'", ""),
+        ("'NoneType' object has no attribute 'encode_all_oddly'", ""),
+    ],
+)
+def test_a_class_and_a_name_that_no_package_has_are_the_program_s_own(error: str, words: str) -> None:
+    cause = explain(f"AttributeError: {error}\n", SIGNATURES).cause
+    assert words in cause and (words or "class of the program itself" not in cause)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from zdoctor.doctor.crash import explain
-from zdoctor.doctor.crash.widths import LATENTS, TEXT, TEXT_LAYERS
+from zdoctor.doctor.crash.model_widths import LATENTS, TEXT, TEXT_LAYERS
 from zdoctor.doctor.families import classes, families
 
 from .shapes import script
@@ -89,6 +89,16 @@ def test_torch_s_own_words_are_read() -> None:
         ),
         (lambda: functional.linear(meta(77, 3072), meta(16, 5120)), "A LoRA whose layers take 5120 numbers"),
         (
+            lambda: functional.conv2d(torch.empty(1, 16, 8, 8), torch.empty(8, 33, 2, 2)),
+            "It is one for inpainting (InP, Fill), trained or run as a plain one",
+        ),
+        (
+            lambda: functional.conv3d(torch.empty(1, 16, 3, 8, 8), torch.empty(8, 36, 1, 2, 2)),
+            "It is one for image-to-video",
+        ),
+        (lambda: torch.empty(1, 1024, 64).view(1, 4, 4, 16, 2, 2), "a height and width that are 8 times too small"),
+        (lambda: torch.empty(1, 1024, 64).view(1, 64, 64, 16, 2, 2), "2 times too large"),
+        (
             lambda: functional.conv2d(torch.empty(1, 16, 8, 8), torch.empty(320, 4, 3, 3)),
             "this part takes 4, as of SD1.5/SDXL",
         ),
@@ -153,3 +163,29 @@ def test_positions_and_tokens_are_told_by_the_frame() -> None:
     rotary = explain(script(error, "x_rotated * freqs_cis"), SIGNATURES).cause
     assert "6932 tokens, and positions for 6868" in rotary
     assert "positions for" not in told(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "file", "shapes", "words"),
+    [
+        (
+            "x = torch.cat(a, b)",
+            "qwen_image_edit_pipeline.py",
+            ((1, 2048, 8), (1, 4096, 8)),
+            "2048 tokens of a picture in one place and 4096 in another, 2 times",
+        ),
+        ("x = a + b", "train.py", ((1, 2048, 8), (1, 4096, 8)), ""),
+    ],
+)
+def test_what_the_code_tells_of_two_lengths(
+    code: str, file: str, shapes: tuple[tuple[int, ...], ...], words: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    one, other = shapes
+    with pytest.raises(RuntimeError) as failed:
+        torch.empty(*one) + torch.empty(*other)
+    frame = f'  File "/w/{file}", line 3, in step\n    {code}\n'
+    log = f"Traceback (most recent call last):\n{frame}RuntimeError: {failed.value}\n"
+    cause = explain(log, SIGNATURES).cause
+    assert words in cause
+    assert words or "tokens of a picture" not in cause
