@@ -24,13 +24,20 @@ _STARTS = re.compile(
     r"|num train images"
 )
 
+# A line of all these has one of them.
+_WORDS = (
+    *("teps:", "loss", "poch:", "accelerate launch", "unning training", "# Running job:", "Running "),
+    *("Loading settings from", "num train images"),
+)
+
 
 def ran(lines: Lines) -> Ran | None:
     """The last steps that the log shows, else the last epochs; None where it shows none for certain."""
-    epochs = None
-    for line in reversed(lines):
-        if "/" not in line and not _STARTS.search(line) and not PROMPT.match(line):
-            continue
+    epochs, end = None, len(lines)
+    for at in reversed(lines.holding(*_WORDS)):
+        if any(PROMPT.match(line) for line in lines[at + 1 : end]):
+            break
+        line, end = lines[at], at
         for bar in _STEPS:
             if (found := bar.search(line)) is not None:
                 return _told("steps", found)
