@@ -25,10 +25,7 @@ _STARTS = re.compile(
 )
 
 # A line of all these has one of them.
-_WORDS = (
-    *("teps:", "loss", "poch:", "accelerate launch", "unning training", "# Running job:", "Running "),
-    *("Loading settings from", "num train images"),
-)
+_WORDS = ("teps:", "loss", "poch:", "launch", "training", "Running", "Loading", "images")
 
 
 def ran(lines: Lines) -> Ran | None:
