@@ -99,6 +99,7 @@ _LAST_WORDS = re.compile(
     r"|[^a-z]{0,60}?(?:npm error|(?:error|Error|[Ff]atal(?: error)?):|Error (?=no |in |at )) *)"
     r"(?P<message>\S.*)$"
 )
+_GOES_ON = (": ignored.", ": ignored")  # as the system's loader ends what it calls an error
 _ERROR_WORDS = ("ERR", "FATAL", "CRITICAL", "rror:", "atal:", "npm error", "level", "api.py:")
 # How programs say in a sentence that they stop.
 _GAVE_UP = re.compile(
@@ -211,16 +212,17 @@ def _led(lines: Lines, at: int, lead: str) -> list[str]:
 
 def _last_words(lines: Lines, records: Container[int]) -> Iterator[Failure]:
     """What programs say of their own end, in words that tell no exception; it ends where a logger begins a record."""
-    told = {at: found for at in lines.holding(*_ERROR_WORDS) if (found := _LAST_WORDS.match(lines[at])) is not None}
+    said = [at for at in lines.holding(*_ERROR_WORDS) if not lines[at].endswith(_GOES_ON)]
+    told = {at: found for at in said if (found := _LAST_WORDS.match(lines[at])) is not None}
     told = told or {at: found for at in _latest(lines) if (found := _GAVE_UP.match(lines[at])) is not None}
     if told:
         begin = end = max(told)
         while begin - 1 in told:
             begin -= 1
-        said = "\n".join(next(filter(None, told[at].groups())) for at in range(begin, end + 1))
+        words = "\n".join(next(filter(None, told[at].groups())) for at in range(begin, end + 1))
         after = range(end + 1, min(len(lines), end + MOST_LINES))
         stop = next((at for at in after if lines.numbers[at] in records), len(lines))
-        text = message(lines if stop == len(lines) else lines[:stop], end, said)[0]
+        text = message(lines if stop == len(lines) else lines[:stop], end, words)[0]
         yield Failure(REPORTED, text, (), lines.numbers[end], begin=lines.numbers[begin])
 
 

@@ -44,6 +44,32 @@ def test_a_line_before_it_tells_what_the_words_mean(clue: str, rest: str, told: 
     assert told not in explain(rest, SIGNATURES).cause
 
 
+CELL = "Traceback (most recent call last)\n{} in <cell line: 0>()\n----> 1 run_job(job)\n{}\nNameError: {}\n"
+UNDEFINED = "name 'run_job' is not defined"
+LIBRARY = "/usr/local/lib/python3.12/dist-packages/a.py in go(x)\n---> 12     run_job(x)\n"
+
+
+@pytest.mark.parametrize("head", ["<ipython-input-7-0a1b2c3d>", "/tmp/ipython-input-1429.py", "Cell In[3], line 1"])
+def test_a_name_that_a_cell_lacks_is_one_of_an_earlier_cell(head: str) -> None:
+    assert "An earlier cell" in explain(CELL.format(head, "", UNDEFINED), SIGNATURES).cause
+    assert "An earlier cell" not in explain(CELL.format(head, LIBRARY, UNDEFINED), SIGNATURES).cause
+    assert (
+        "An earlier cell" not in explain(CELL.format("train.py", "", UNDEFINED).replace("cell line", "go"), []).cause
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("Training interrupted by user\n", "says so itself"),
+        ("fetch-pack: unexpected disconnect while reading sideband packet\n", "git was stopped"),
+        ("Loading the model\n", "want of RAM"),
+    ],
+)
+def test_who_stopped_a_run_is_said_right_before(before: str, told: str) -> None:
+    assert told in explain(before + "^C\n", SIGNATURES).cause
+
+
 @pytest.mark.parametrize("clue", ["see /mnt/content/drive\n", "uploads/kaggle/workingset\n"])
 def test_a_path_that_only_looks_like_a_notebook_s_is_none(clue: str) -> None:
     assert "notebook" not in explain(clue + script(NO_DRIVER), SIGNATURES).cause

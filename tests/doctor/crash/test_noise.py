@@ -27,6 +27,7 @@ QUIET = {
     "a word in a sentence": "The word Traceback (most recent call last): in a sentence\n",
     "a caption": "caption: a robot shows an Error: CUDA out of memory, killed by its own signal 9\nstep 1 loss 0.2\n",
     "a prompt about errors": "Generating: 'ValueError: Unknown optimizer type, oil painting'\n",
+    "a library": "ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded: ignored.\nuploaded\n",
     "forks": "huggingface/tokenizers: The current process just got forked. Disabling parallelism\n",
     "memory is reported": "GPU memory: 12.1 GiB of 15.8; out of memory events: 0\n",
     "hf_xet is missing": (
