@@ -29,7 +29,8 @@ class ByWords:
 
     def said(self, text: str) -> list[str]:
         """The words that the text has."""
-        heads = self._by_head.keys() & {text[at : at + _HEAD] for at in range(len(text))}
+        once = "\n".join(dict.fromkeys(text.split("\n")))  # a long log says the same again and again
+        heads = self._by_head.keys() & {once[at : at + _HEAD] for at in range(len(once))}
         asked = (word for head in heads for word in self._by_head[head])
         return [word for word in (*self._short, *asked) if word in text]
 
