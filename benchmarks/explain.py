@@ -18,9 +18,8 @@ that first answer was judged; crashes_blocks.txt holds blocks of image trainers'
 crashes_later.txt was drawn for the weak spots of these, and told into halves as crashes.txt is; the first answers of
 its held half stand judged likewise, as do those of crashes_trainers.txt. Of crashes_2026.tsv,
 crashes_general.tsv, crashes_working.tsv, crashes_held.tsv (two judges), crashes_second.tsv, crashes_third.tsv,
-crashes_fourth.tsv, crashes_fifth.tsv, crashes_sixth.tsv and crashes_seventh.tsv (two judges each, of the last two
-also for the state before), and crashes_eighth.tsv (one judge; before and after) only addresses, verdicts and truths
-are kept, no text.
+crashes_fourth.tsv, crashes_fifth.tsv, crashes_sixth.tsv, crashes_seventh.tsv and crashes_eighth.tsv (two judges each,
+of the last three also for the state before) only addresses, verdicts and truths are kept, no text.
 """
 
 from __future__ import annotations

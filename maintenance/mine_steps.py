@@ -98,6 +98,8 @@ SHALLOW: Mapping[str, Mapping[str, Any]] = {
     "BooguImageTransformer2DModel": {"num_layers": 6, "num_double_stream_layers": 3},
     "HiDreamImageTransformer2DModel": {"llama_layers": [0] * 6},
 }
+# Of configs with such a key, the tokens of each prompt: the class takes what stands before them for the picture's.
+PROMPTS: Mapping[str, tuple[str, int]] = {"WanTransformer3DModel": ("image_dim", 512)}
 SIDE = 1024  # pixels of the picture that a VAE is mined with; what it takes grows with the picture's area
 FEW = 3  # blocks of each list
 # (height and width in tokens, tokens of a prompt, rank): more than there are amounts to solve for. Prompts have whole
@@ -140,8 +142,10 @@ def mined(
 ) -> dict[str, Any]:
     """The figures of one published config."""
     config = shallow(name, published, lists)
-    if name in OF_TRAINERS:
-        ways: Sequence[str] = asked or OF_TRAINERS[name].ways
+    if asked:
+        ways = asked
+    elif name in OF_TRAINERS:
+        ways = OF_TRAINERS[name].ways
     else:
         ways = WAYS if _is_trained(name, published) else WAYS[:1] if WHOLE in lists else WAYS[:2]
     return {
@@ -202,6 +206,9 @@ def shallow(name: str, published: Mapping[str, Any], lists: Mapping[str, str]) -
 
 def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way: str, much: str) -> dict[str, Any]:
     sizes = OF_UNET if WHOLE in lists and name in OF_TRAINERS else OF_FEW if FEW_TOKENS in way else SIZES
+    key, prompt = PROMPTS.get(name, ("", 0))
+    if config.get(key):
+        sizes = [(cells, prompt, rank) for cells, _, rank in sizes]
     settings = [(PICTURES[much], *size) for size in sizes]
     grid, wide = grid_of(settings), grid_of(wide_of(settings))
     again, kept = ([_run(name, config, lists, way, again, one) for one in settings] for again in (True, False))
