@@ -51,7 +51,7 @@ def _power(x: Tensor) -> Tensor:
 def _matrix(codes: Tensor, scale: Tensor, outliers: Tensor | None, columns: int) -> tuple[Tensor, Tensor]:
     """The matrix (out x `columns`, float16, entries up to 1), and what its rows are still to be multiplied by."""
     if scale.dim() == 2:
-        factor = _power(1.0 / scale.amax(dim=1, keepdim=True).float())
+        factor = _power(1.0 / scale.abs().amax(dim=1, keepdim=True).float())
         return dequantize_nf4(codes, scale * factor, columns, torch.float16), 1.0 / factor.flatten()
     if outliers is None:
         return codes, scale  # float16 already

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# From codes (rows x bytes), scale (rows x blocks) and the two levels of each byte (256 x 2) to weights (rows x whole
-# blocks) in the dtype of the levels.
+# From codes (rows x bytes), scale (rows x blocks) and the two levels of each byte (512 x 2, the upper half where the
+# scale is negative) to weights (rows x whole blocks) in the dtype of the levels.
 Dequantize = Callable[[Tensor, Tensor, Tensor], Tensor]
 WEIGHTS = 1024  # that one program makes
 
@@ -42,8 +42,8 @@ def fused() -> Dequantize:
         at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
         there = at < count
         byte = tl.load(codes + at // 2, mask=there, other=0).to(tl.int32)
-        level = tl.load(levels + 2 * byte + at % 2).to(tl.float32)
         times = tl.load(scale + at // BLOCK, mask=there, other=0.0).to(tl.float32)
+        level = tl.load(levels + tl.where(times < 0, 512, 0) + 2 * byte + at % 2).to(tl.float32)
         tl.store(weight + at, (level * times).to(dtype), mask=there)
 
     kernel: Any = rebuild
@@ -58,11 +58,12 @@ def fused() -> Dequantize:
 
 
 def agree(one: Dequantize, other: Dequantize, device: torch.device) -> bool:
-    """Tells whether both give the same bits: of each byte, beside scales of many sizes, in each dtype."""
+    """Tells whether both give the same bits: of each byte, by scales of many sizes and both signs, in each dtype."""
     generator = torch.Generator().manual_seed(0)
     codes = torch.arange(256, dtype=torch.uint8).repeat(21).view(42, 128).to(device)
-    scale = torch.exp2(torch.randn(42, 4, generator=generator) * 4).to(device)
-    levels = torch.linspace(-1.0, 1.0, 512).pow(3).view(256, 2).to(device)
+    signs = torch.tensor([1.0, -1.0, -1.0]).repeat(56).view(42, 4)
+    scale = (torch.exp2(torch.randn(42, 4, generator=generator) * 4) * signs).to(device)
+    levels = torch.linspace(-1.0, 1.0, 1024).pow(3).view(512, 2).to(device)
     return all(
         torch.equal(one(codes, kept, levels.to(dtype)), other(codes, kept, levels.to(dtype)))
         for dtype in (torch.bfloat16, torch.float16, torch.float32)

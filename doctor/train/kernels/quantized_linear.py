@@ -9,8 +9,8 @@ stands for them in the place of codes.
 
 nf4: per block of 64 weights of a row one bfloat16 `scale`, near the largest of them, and per weight the index of one
 of 16 levels, two to a byte (the first in the low bits); rows are padded to whole blocks. Levels: quantiles of the
-normal distribution, appendix E of Dettmers et al. 2023, "QLoRA". Forward and backward build the weight anew each
-time.
+normal distribution, appendix E of Dettmers et al. 2023, "QLoRA"; or as far from one another, where the scale is
+negative. Each block takes what fits it best. Forward and backward build the weight anew each time.
 
 float16: for computing in float16 (see `float16.py`); one float32 power of two a row brings its weights to at most 1.
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -42,13 +41,16 @@ SAMPLED, LEAST = 16, 128
 PER_OUTLIER, LEAST_OUTLIERS = 256, 4  # weights of a row for each that is kept apart; narrow rows need more
 MOST_COLUMNS = 1 << 16  # that the 16 bits of an outlier's column can tell apart
 BLOCK = 64
-BINS = 32
+BINS, FINE = 32, 512
 LEVELS = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
     *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
     *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
     *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
 )
+EVEN_LEVELS = tuple(index / 7.5 - 1 for index in range(16))
+# The scales that a block of nf4 tries, as parts of its largest weight: a little less brings the levels below nearer.
+SCALES = (1.0, 0.92, -0.96)
 
 
 def _multiplies_sums() -> bool:
@@ -141,26 +143,44 @@ def _quantize_blocks(weight: Tensor) -> Quantized:
     rows, columns = weight.shape
     padded = nn.functional.pad(weight, (0, -columns % BLOCK)) if columns % BLOCK else weight  # else a copy
     blocks = padded.view(rows, -1, BLOCK)
-    # a little less: the levels below the largest come nearer to the weights, which is worth more than its own error
-    scale = blocks.abs().amax(dim=2).mul_(0.99).clamp_min(1e-12).to(torch.bfloat16)
-    scaled = (blocks / scale.float()[..., None]).view(-1)
+    scale = _block_scale(blocks)
     # The index of the nearest level is the number of midpoints below: those below the bin, and the one in it. Six
     # times as fast as torch.bucketize. What is no number becomes an integer first, then one of the bins.
-    below, midpoint = _bins(weight.device)
-    bins = (scaled + 1).mul_(BINS / 2).int().clamp_(0, BINS - 1)
-    index = below.index_select(0, bins) + (scaled > midpoint.index_select(0, bins))
+    below, midpoint, _ = _bins(weight.device)
+    scaled = blocks / scale.float()[..., None]
+    bins = (scaled + 1).mul_(BINS / 2).int().clamp_(0, BINS - 1).add_((scale < 0)[..., None], alpha=BINS).view(-1)
+    index = below.index_select(0, bins) + (scaled.view(-1) > midpoint.index_select(0, bins))
     pairs = index.view(rows, -1, 2)
     return Quantized(pairs[..., 0] | pairs[..., 1] << 4, scale)
 
 
+def _block_scale(blocks: Tensor) -> Tensor:
+    """The scale of each block, of those that it tries, by which its weights are stored best."""
+    largest = blocks.abs().amax(dim=2).clamp_min(1e-12)
+    near = _bins(blocks.device)[2]
+    scales = torch.stack([largest * part for part in SCALES]).to(torch.bfloat16)
+    misses = []
+    for part, scale in zip(SCALES, scales.float(), strict=True):
+        scaled = blocks / scale[..., None]
+        bins = (scaled + 1).mul_(FINE / 2).int().clamp_(0, FINE - 1)
+        stored = near[int(part < 0)].index_select(0, bins.view(-1)).view(blocks.shape)
+        misses.append(torch.linalg.vector_norm(stored.sub_(scaled), dim=2).mul_(scale.abs()))
+    return scales.gather(0, torch.stack(misses).argmin(dim=0, keepdim=True))[0]
+
+
 @cache
-def _bins(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Per bin of -1 to 1 how many midpoints between levels lie below it, and the next one; no bin holds two."""
-    midpoints = torch.tensor([(low + high) / 2 for low, high in pairwise(LEVELS)])
+def _bins(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Per bin of -1 to 1 how many midpoints between levels lie below it, and the next one; no bin holds two. Per fine
+    bin the level that is nearest to its middle. Of the quantiles, then of the even levels.
+    """
+    levels = torch.tensor([LEVELS, EVEN_LEVELS])
+    midpoints = (levels[:, 1:] + levels[:, :-1]) / 2
     starts = torch.arange(BINS) * (2 / BINS) - 1
-    below = (midpoints < starts[:, None]).sum(dim=1)
-    following = torch.cat([midpoints, torch.tensor([torch.inf])])[below]
-    return below.to(device, torch.uint8), following.to(device)
+    below = (midpoints[:, None] < starts[:, None]).sum(dim=2)
+    following = nn.functional.pad(midpoints, (0, 1), value=torch.inf).gather(1, below)
+    middles = (torch.arange(FINE) + 0.5) * (2 / FINE) - 1
+    near = levels.gather(1, (midpoints[:, None] < middles[:, None]).sum(dim=2))
+    return below.view(-1).to(device, torch.uint8), following.view(-1).to(device), near.to(device)
 
 
 def dequantize_nf4(codes: Tensor, scale: Tensor, columns: int, dtype: torch.dtype) -> Tensor:
@@ -177,16 +197,17 @@ def why_not_fused(device: torch.device) -> str:
 
 
 def _from_codes(codes: Tensor, scale: Tensor, pairs: Tensor) -> Tensor:
-    levels = nn.functional.embedding(codes.int(), pairs)
-    weight = levels.view(*scale.shape, BLOCK).mul_(scale.to(pairs.dtype)[..., None])
-    return weight.view(codes.shape[0], -1)
+    is_even = (scale < 0).int()[..., None]
+    bytes_of = codes.view(*scale.shape, BLOCK // 2).int().add_(is_even, alpha=256)
+    levels = nn.functional.embedding(bytes_of, pairs).view(*scale.shape, BLOCK)
+    return levels.mul_(scale.to(pairs.dtype)[..., None]).view(codes.shape[0], -1)
 
 
 @cache
 def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The two levels that each byte stands for, 256 x 2."""
-    levels = torch.tensor(LEVELS, dtype=dtype, device=device)
-    return torch.stack([levels.repeat(16), levels.repeat_interleave(16)], dim=1)
+    """The two levels that each byte stands for, 256 x 2, and those where the scale is negative, as many."""
+    both = torch.tensor([LEVELS, EVEN_LEVELS], dtype=dtype, device=device)
+    return torch.stack([both.repeat(1, 16), both.repeat_interleave(16, dim=1)], dim=2).view(512, 2)
 
 
 def put_outliers(matrix: Tensor, outliers: Tensor, values: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from ..runtime.run_lock import try_lock
 from ..runtime.train_error import TrainError
 from .safetensors_files import DTYPES, TensorEntry, read_header, stream_tensors, tensor_view
 
-VERSION = 5  # to be raised when the same files give other numbers or another layout
+VERSION = 6  # to be raised when the same files give other numbers or another layout
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system: a write this close to the reading may not show
 KEPT_NS = 30 * 24 * 3600 * 10**9
 SAMPLE = 64

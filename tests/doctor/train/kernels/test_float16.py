@@ -101,7 +101,11 @@ def test_eight_bits_are_exact_in_float16(kind: Quantization) -> None:
     weight = torch.randn(64, 256, generator=torch.Generator().manual_seed(0)) * torch.logspace(-6, 6, 64)[:, None]
     if kind in ("int8", "float8"):
         weight[::2, 7] *= 300.0  # kept apart
+    elif kind == "nf4":
+        weight[::2] = torch.linspace(-1, 1, 256) * torch.logspace(-6, 6, 32)[:, None]  # of the levels that are even
     made = quantize_rows(weight, kind)
+    if kind == "nf4":
+        assert (made.scale[::2] < 0).all(dim=1).any() and (made.scale > 0).any()
     matrix, after = _matrix(*made, 256)
     assert matrix.dtype == torch.float16 and matrix.abs().max() <= 1
     exact = QuantizedLinear(*made, None, 256).weight()

@@ -13,8 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from zdoctor.doctor.train.kernels import quantized_linear
 from zdoctor.doctor.train.kernels.quantized_linear import (
     BLOCK,
+    EVEN_LEVELS,
     LEAST_OUTLIERS,
     LEVELS,
+    SCALES,
     Quantization,
     Quantized,
     QuantizedLinear,
@@ -77,6 +79,10 @@ def theirs(value: Tensor, kind: Quantization) -> Iterator[Tensor]:
         scale = blocks.abs().amax(dim=2, keepdim=True)
         levels = torch.tensor(LEVELS)
         yield (levels[torch.bucketize(blocks / scale, (levels[1:] + levels[:-1]) / 2)] * scale).view(value.shape)
+        groups = value.view(-1, BLOCK)
+        low, high = (end[:, None] for end in groups.aminmax(dim=1))
+        scale = (high - low) / 15
+        yield (((groups - low) / scale).round() * scale + low).view(value.shape)
         return
     for columns in (value.shape[1], 1024):
         groups = value.view(-1, columns)
@@ -139,8 +145,10 @@ def test_nf4_takes_the_nearest_level_of_each_block(columns: int) -> None:
     scale = made.scale
     padded = nn.functional.pad(value, (0, -columns % BLOCK)).view(9, -1, BLOCK)
     largest = padded.abs().amax(dim=2)
-    assert ((scale.float() - 0.99 * largest).abs() <= largest * 2**-8 + 2e-12).all()
-    levels = torch.tensor(LEVELS) * scale.float()[..., None, None]
+    parts = scale.float()[..., None] / largest.clamp_min(1e-12)[..., None]
+    assert (((parts - torch.tensor(SCALES)).abs() <= 2**-8).sum(dim=2) == 1).all()
+    levels = torch.where(scale[..., None] < 0, torch.tensor(EVEN_LEVELS), torch.tensor(LEVELS))
+    levels = (levels * scale.float()[..., None])[:, :, None]
     index = (padded[..., None] - levels).abs().argmin(dim=3, keepdim=True)
     nearest = torch.take_along_dim(levels, index, dim=3)
     expected = nearest.view(9, -1)[:, :columns]
