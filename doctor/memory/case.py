@@ -11,7 +11,7 @@ from typing import Any
 from ..families import family_of
 from ..families.network import offloaded_share
 from ..families.record.blocks import block_of
-from ..families.record.steps import ADAPTED, FEW, HALF_NORMS, LOKR, OFFLOADED, SCALED, Tokens
+from ..families.record.steps import ADAPTED, EIGHT_BITS, FEW, HALF_NORMS, LOKR, OFFLOADED, SCALED, Tokens
 from ..model import DatasetFolder, Gpu, Run, SamplePrompt
 from ..model.buckets import bucket_size
 from ..model.recipe import Recipe
@@ -252,7 +252,9 @@ class Case:
         if self.run.by_runner and self.is_half:
             return "float16"
         copied = trainer_of(self.run.trainer).lora_copies and self.recipe.network.type != "lokr"
-        return "float32" if self.width > 2 else "copied" if copied else "bfloat16"
+        way = "float32" if self.width > 2 else "copied" if copied else "bfloat16"
+        quantized = self.run.by_runner and self.card and self.recipe.precision.quantization is not None
+        return EIGHT_BITS if quantized and way == "bfloat16" and EIGHT_BITS in self.sizes.steps.ways else way
 
     @property
     def _own_way(self) -> str:

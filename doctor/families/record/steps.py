@@ -27,6 +27,7 @@ WHOLE = ""  # the list of a model that has no lists of blocks
 # 8 bits; what attention keeps waits in host memory; the network is a LoKr.
 SCALED = "scaled-kept"  # a Linear keeps what it was given, scaled for 8 bits
 ADAPTED, FEW, OFFLOADED, LOKR = " adapted", " few", " offloaded", " LoKr"
+EIGHT_BITS = "eight bits"  # our own runner's Linears, which make a matrix for each product
 HALF_NORMS = " before torch 2.12"  # since which autocast makes what rms_norm is given 32 bits
 Row = Sequence[float]
 # places of what `terms` counts: pairs of tokens, and one

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...families import family_with
 from ...families.record.blocks import is_within
-from ...families.record.steps import WHOLE
+from ...families.record.steps import EIGHT_BITS, WHOLE
 from ...model.recipe import Network
 from ..kernels import attention, float16
 from ..kernels.attention import torch_attention
@@ -31,9 +31,10 @@ from .watch import Held, Watch
 
 OPTIMIZER = "optimizer state"
 # The types that a step computes in. "copied": in bfloat16, and the LoRA in float32 on copies of what it is given, as
-# ai-toolkit has it; "bfloat16" and "float32": all alike, as our own LoRA and peft's under autocast; "float16":
-# Linears of 8 bits multiply in float16, all else in float32, as our own runner has it on a card without bfloat16.
-WAYS = ("copied", "bfloat16", "float32", "float16")
+# ai-toolkit has it; "bfloat16" and "float32": all alike, as our own LoRA and peft's under autocast; our own runner's
+# "eight bits": in bfloat16, for which Linears of 8 bits make a matrix each time; and "float16": they multiply in
+# float16, all else in float32, as on a card without bfloat16.
+WAYS = ("copied", "bfloat16", "float32", "float16", EIGHT_BITS)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Step:
 
     A LoRA covers the Linears of the lists `trained`; of a model without lists ("" for all of it) its convolutions of
     one pixel, too. `way` is one of WAYS. The Linears of the lists `quantized` have 8 bits, of all `blocks` where they
-    multiply in float16. `own` is for a class of a trainer.
+    multiply in float16, and in "eight bits". `own` is for a class of a trainer.
     """
 
     class_name: str
@@ -148,7 +149,7 @@ def built(step: Step) -> Any:
     every = {name: module for name, module in model.named_modules() if _is_linear(module, windows)}
     covered = (*step.blocks, *step.trained)
     linears = {name: module for name, module in every.items() if is_within(f"{name}.weight", covered)}
-    quantized = step.blocks if step.way == "float16" else step.quantized
+    quantized = step.blocks if step.way in ("float16", EIGHT_BITS) else step.quantized
     if WHOLE in quantized:
         quantized = family_with(step.class_name).quantized_blocks
     for name, module in every.items():
