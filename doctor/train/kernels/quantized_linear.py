@@ -159,13 +159,17 @@ def _block_scale(blocks: Tensor) -> Tensor:
     largest = blocks.abs().amax(dim=2).clamp_min(1e-12)
     near = _bins(blocks.device)[2]
     scales = torch.stack([largest * part for part in SCALES]).to(torch.bfloat16)
-    misses = []
-    for part, scale in zip(SCALES, scales.float(), strict=True):
-        scaled = blocks / scale[..., None]
-        bins = (scaled + 1).mul_(FINE / 2).int().clamp_(0, FINE - 1)
-        stored = near[int(part < 0)].index_select(0, bins.view(-1)).view(blocks.shape)
-        misses.append(torch.linalg.vector_norm(stored.sub_(scaled), dim=2).mul_(scale.abs()))
-    return scales.gather(0, torch.stack(misses).argmin(dim=0, keepdim=True))[0]
+    tried = zip(SCALES, scales.float(), strict=True)
+    misses = torch.stack([_miss(blocks, scale, near[int(part < 0)]) for part, scale in tried])
+    return scales.gather(0, misses.argmin(dim=0, keepdim=True))[0]
+
+
+def _miss(blocks: Tensor, scale: Tensor, near: Tensor) -> Tensor:
+    """How far the levels that are about nearest lie from the weights of each block, as the root of all squares."""
+    scaled = blocks / scale[..., None]
+    bins = (scaled + 1).mul_(FINE / 2).int().clamp_(0, FINE - 1)
+    stored = near.index_select(0, bins.view(-1)).view(blocks.shape)
+    return torch.linalg.vector_norm(stored.sub_(scaled), dim=2).mul_(scale.abs())
 
 
 @cache
