@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from zdoctor.doctor.crash.options import OPTIONS
-from zdoctor.doctor.schema.argparse_options import ParserOptions
+from zdoctor.doctor.mining.argparse_options import ParserOptions
+from zdoctor.doctor.mining.sources import Sources
 from zdoctor.doctor.schema.checkouts import NoCheckout, mine
-from zdoctor.doctor.schema.sources import Sources
 
 from .mine_names import commits
 from .mine_raised import by_span, span, written

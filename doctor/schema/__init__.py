@@ -1,1 +1,1 @@
-"""A trainer's own source in, its Schema out: by syntax trees alone, nothing of it is imported or run."""
+"""The Schema of each trainer: mined from a checkout, or of the tables that ship; and as editors read it."""

@@ -70,7 +70,7 @@ def mine(root: Path, trainer: str | None = None) -> tuple[Schema, Mapping[str, t
     known = named(name or "")
     if known is None or not known.miner:
         raise NoCheckout(f"{root} is no checkout of {', '.join(names())}.")
-    from .sources import Sources
+    from ..mining.sources import Sources
 
     sources = Sources(root)
     collecting = gc.isenabled()

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...configs.python_tree import Source, Tree, Unparsable, argument, constant, dotted, last_name, parsed
+from ...mining.sources import Sources
 from ...model.checkout import Checkout, Edit, Patch, SizeFile
-from ...schema.sources import Sources
 
 Z_IMAGE = "extensions_built_in/diffusion_models/z_image/z_image.py"
 MIXIN = "toolkit/models/v2/_mixin.py"

@@ -169,7 +169,8 @@ def _miss(blocks: Tensor, scale: Tensor, near: Tensor) -> Tensor:
     scaled = blocks / scale[..., None]
     bins = (scaled + 1).mul_(FINE / 2).int().clamp_(0, FINE - 1)
     stored = near.index_select(0, bins.view(-1)).view(blocks.shape)
-    return torch.linalg.vector_norm(stored.sub_(scaled), dim=2).mul_(scale.abs())
+    miss: Tensor = torch.linalg.vector_norm(stored.sub_(scaled), dim=2)
+    return miss.mul_(scale.abs())
 
 
 @cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...configs.json_schema import Hovers, section_schema
 from ...model.schema import Schema
-from ...schema.editor import Hovers, section_schema
 from .read import JOBS
 
 # at commit 27a03a91; each is what the rule says when it finds it

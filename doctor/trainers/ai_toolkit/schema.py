@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
+from ...mining.constant_folding import constants, folded, texts
+from ...mining.mapping_reads import Reads, Sections, forms_asked
+from ...mining.sources import Sources
 from ...model.record import replace
 from ...model.schema import Key, Schema
-from ...schema.constant_folding import constants, folded, texts
-from ...schema.mapping_reads import Reads, Sections, forms_asked
-from ...schema.sources import Sources
 from .read import TRAINERS
 
 REPOSITORY = "https://github.com/ostris/ai-toolkit"

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...configs.json_schema import section_schema
+from ...mining.argparse_options import ParserOptions
+from ...mining.constant_folding import KINDS
+from ...mining.sources import Sources
 from ...model.record import replace
 from ...model.schema import Key, Kind, Schema
-from ...schema.argparse_options import ParserOptions
-from ...schema.constant_folding import KINDS
-from ...schema.editor import section_schema
-from ...schema.sources import Sources
 
 _QUOTED = re.compile(rb"[\"']([a-z]\w{2,60})[\"']", re.ASCII)
 

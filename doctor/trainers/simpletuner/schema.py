@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from ...configs.json_schema import section_schema
+from ...mining.argparse_options import ParserOptions
+from ...mining.constant_folding import NOT_LITERAL, NotLiteral, folded, iterations, texts
+from ...mining.sources import Sources
 from ...model.schema import Key, Kind, Schema
-from ...schema.argparse_options import ParserOptions
-from ...schema.constant_folding import NOT_LITERAL, NotLiteral, folded, iterations, texts
-from ...schema.editor import section_schema
-from ...schema.sources import Sources
 
 REPOSITORY = "https://github.com/bghira/SimpleTuner"
 _LEVELS = "quantised_precision_levels"
