@@ -13,6 +13,7 @@ from .keys.values import ends
 SUFFIXES = ".jpg, .jpeg, .png, .webp"
 CONVERTIBLE = (".heic", ".heif", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".jxl", ".jfif", ".cr2", ".nef", ".dng")
 LARGEST = 178_956_970  # pixels: twice PIL.Image.MAX_IMAGE_PIXELS
+VIDEOS = (".mp4", ".avi", ".mov", ".webm", ".mkv", ".wmv", ".m4v", ".flv")  # ai-toolkit's video_extensions
 ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz")
 
 _AS_JSON = "The trainer opens it as JSON: JSONDecodeError or UnicodeDecodeError, after the model was loaded."
@@ -62,7 +63,7 @@ def no_images(run: Run, datasets: tuple[DatasetFolder, ...]) -> Iterator[Finding
             kind, number = min(folder.others.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
             yield found(
                 where,
-                _message(count, kind, number),
+                _message(count, kind, number, run.trainer),
                 otherwise=_ends(run),
                 evidence={"unreadable": dict(folder.unreadable), "others": dict(folder.others)},
                 folder=folder.path,
@@ -169,7 +170,7 @@ def _ends(run: Run) -> str:
     return ends(run, "The run ends with AssertionError: no images found in {folder}, after the model was loaded.")
 
 
-def _message(unreadable: int, kind: str, number: int) -> str:
+def _message(unreadable: int, kind: str, number: int, trainer: str | None) -> str:
     """The template of DAT001: what the folder holds in place of pictures says what to do."""
     if unreadable == 1:
         return "The only picture in {folder} cannot be opened: {first} {why}."
@@ -181,4 +182,6 @@ def _message(unreadable: int, kind: str, number: int) -> str:
         return "{folder} holds no picture, but {kind} archives: unpack them."
     if kind in CONVERTIBLE:
         return "{folder} holds no picture that the trainer takes, but {number} {kind}: convert to {suffixes}."
+    if kind in VIDEOS and trainer == "ai-toolkit":
+        return "{folder} holds no picture, but {number} {kind}: videos are looked for where num_frames is above 1."
     return "{folder} holds no picture: the trainer takes {suffixes} files, and there are {number} {kind}."

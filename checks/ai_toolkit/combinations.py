@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...doctor.model import Finding, Run
+from ...doctor.model import Finding, Run, found
 from ..keys.values import CACHE, END, LORA, SAMPLE, START, STEP, bad
 
 
@@ -40,6 +40,11 @@ def missing(run: Run) -> Iterator[Finding]:
 def exclusive(run: Run) -> Iterator[Finding]:
     """Settings that the trainer refuses together."""
     recipe = run.recipe
+    if run.setting("type") == "ui_trainer" and not (run.where("").path or "").endswith(".job_config.json"):
+        why = "A process of type ui_trainer is for the web interface, which starts it with AITK_JOB_ID; run.py takes "
+        why += "sd_trainer or diffusion_trainer."
+        otherwise = "Started by run.py, the run ends at the start: AITK_JOB_ID not set, or no aitk_db.db."
+        yield found(run.where("type"), why, otherwise=otherwise, severity="warning")
 
     def on(key: str) -> bool:
         return bool(run.setting(key))
@@ -89,8 +94,10 @@ def _while_sampling(run: Run) -> Iterator[Finding]:
             if run.setting(key):
                 yield bad(run, key, "{key} is set, but this architecture has no place for such a LoRA.", SAMPLE)
     bare = [sample.prompt for sample in recipe.validation.prompts if not sample.control]
-    if recipe.architecture == "flux_kontext" and bare:
+    if recipe.architecture in ("flux_kontext", "wan21_i2v") and bare:
         why = "Samples of Kontext edit an image, and '{prompt}' names none: give it ctrl_img (or --ctrl_img FILE "
         why += "in the prompt)."
+        if recipe.architecture == "wan21_i2v":
+            why = "Samples of this model start from an image, and '{prompt}' names none: give it ctrl_img."
         key = run.keys.get("samples", "sample/samples")
         yield bad(run, key, why, SAMPLE, prompt=bare[0])

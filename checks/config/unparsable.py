@@ -15,7 +15,7 @@ _HINTS = (
     (r"the quote .* opened here", "Close the quote at the end of its line."),
     (
         r"found unknown escape|expected escape sequence|Invalid \\?escape|Invalid \\u|names no character"
-        r"|Invalid character '.' in string",
+        r"|Invalid character '.' in string|Invalid unicode value",
         "A backslash inside double quotes starts an escape; put a Windows path in single quotes or write it with /.",
     ),
     (r"'\\t' that cannot", "YAML does not take tabs for indentation; use spaces."),

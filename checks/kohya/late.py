@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...doctor.families.part_files import other_files
-from ...doctor.model import Config, DatasetFolder, Files, Finding, Run, Schema, found
+from ...doctor.model import Config, DatasetFolder, Entry, Files, Finding, Run, Schema, found
+from ...doctor.model.facts import MOST_CHILDREN
 from ...doctor.model.paths import PLACEHOLDER
 from ...doctor.rules import NotApplicable, prevents, rule
 from ..dataset import some_unreadable
@@ -22,6 +24,10 @@ _SCHEDULES = words("""
     linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt reduce_lr_on_plateau
     cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay piecewise_constant greedy
     """)
+# a process's own, and those of DeepSpeed and FSDP
+_STATE = re.compile(
+    r"pytorch_model|model(_\d+)?\.safetensors$|optimizer(_\d+)?(\.bin)?$|distributed_checkpoint|.*\.distcp$"
+)
 _LATE = "after the model was loaded and all was cached, with "
 _NO_OPTIMIZER = _LATE + "AttributeError: module 'torch.optim' has no attribute '{value}'"
 _NO_SCHEDULE = _LATE + "ValueError: '{value}' is not a valid SchedulerType"
@@ -57,13 +63,14 @@ _IN_FILE = "{text}, the {option} of a dataset, does not exist."
 @rule("KOH012", "error", "missing-file-beside-the-model", trainers=TRAINERS)
 @prevents("FileNotFoundError", r"No such file or directory: .*\.(txt|json|toml|safetensors)")
 @prevents("UnboundLocalError", r"local variable 'prompts'")
+@prevents("ValueError", r"Tried to find \S+ but folder does not exist")
 def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Iterator[Finding]:
     """A settings or dataset file, prompts, weights or a saved state that are not there.
 
     What: The file of --config_file, --dataset_config, --sample_prompts, --network_weights or --base_weights, or the
-    folder of --resume does not exist; or the prompts are in a file that ends in none of .txt, .toml and .json. Or a
-    dataset names a list of its pictures (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory
-    that is not there.
+    folder of --resume does not exist, or what --resume names is a file or a folder without a saved state; or the
+    prompts are in a file that ends in none of .txt, .toml and .json. Or a dataset names a list of its pictures
+    (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory that is not there.
     Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
     whole model was loaded, the state after everything was prepared.
     Repair: Name the file, or leave the option out.
@@ -84,6 +91,9 @@ def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Ite
             message = "{text}, which --{option} names, does not exist." if "/" not in option else _IN_FILE
         elif option == "sample_prompts" and not text.endswith((".txt", ".toml", ".json")):
             message = "{text} ends in none of .txt, .toml and .json, the files that prompts are read from."
+        elif option == "resume" and _holds_no_state(entry):
+            message = "{text} holds no saved state. That is the folder NAME-state that save_state makes, with "
+            message += "optimizer.bin in it; a LoRA file goes on by --network_weights."
         else:
             continue
         told = found(
@@ -96,6 +106,13 @@ def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Ite
             text=text,
         )
         yield unless_elsewhere(told, entry, elsewhere)
+
+
+def _holds_no_state(entry: Entry) -> bool:
+    """Whether accelerate finds neither a model's state there nor an optimizer's, by the names that it knows."""
+    if entry.kind != "folder":
+        return entry.kind == "file"
+    return len(entry.children) < MOST_CHILDREN and not any(_STATE.match(name) for name in entry.children)
 
 
 @rule("KOH013", "error", "unknown-optimizer-or-schedule", trainers=TRAINERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from ...doctor.families.part_files import kohya_of, part_files, written_path
 from ...doctor.model import Component, Config, Files, Finding, ModelFolder, Run, System, found
@@ -12,7 +13,7 @@ from ...doctor.model.recipe import PartFile
 from ...doctor.model.trainer import RUNNER
 from ...doctor.rules import NotApplicable, Unestablished, prevents, rule
 from ..keys.misspelled import meant
-from ..model.scripts import NO_SCRIPT, model_in, script_for
+from ..model.scripts import NO_SCRIPT, channels_of, misses_the_script, model_in, script_for
 from ..paths import looks_local, not_there, unless_elsewhere
 from . import ELSEWHERE, TRAINERS, trains
 
@@ -203,13 +204,15 @@ def wrong_network_module(config: Config, run: Run) -> Iterator[Finding]:
 
 @rule("KOH016", "error", "script-of-another-model", trainers=("sd-scripts",))
 @prevents("KeyError", r"time_embed\.0\.weight")
+@prevents("RuntimeError", r"size mismatch for conv_in\.weight: .*\[320, 9, 3, 3\]")
 @prevents("ValueError", r"max\(\) arg is an empty sequence|max\(\) iterable argument is empty")
 def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     """The script trains another model than the file holds.
 
     What: The tensors of the base model's file are those of another model than the script trains, by their names:
-    Flux, SDXL, Stable Diffusion 1.5, 2 or 3.5, Lumina 2, Anima, Z-Image. In the GUI, the box of the model is not
-    ticked, or that of another one is.
+    Flux, SDXL, Stable Diffusion 1.5, 2 or 3.5, Lumina 2, Anima, Z-Image. Or it is a model of Stable Diffusion 1 with
+    v2, one of 2 without it, or one for inpainting. In the GUI, the box of the model is not ticked, or that of another
+    one is.
     Why: The script looks for the parts of its own model in the file.
     Repair: The script that is named, with the network module of that model; in the GUI, tick its box. A file of
     Stable Diffusion 2 needs v2, one of 1.5 must not have it. sd-scripts has no script for Z-Image; musubi-tuner has.
@@ -221,6 +224,11 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
         raise NotApplicable
     held = model_in(first.tensors)
     script = script_for(run, held)
+    if why := misses_the_script(run, first.tensors):
+        channels = channels_of(first.tensors)
+        otherwise = "The run ends while the model is loaded."
+        args: dict[str, Any] = {"path": run.recipe.base_model, "trainer": run.trainer, "channels": channels}
+        yield found(run.where("base_model"), why, otherwise=otherwise, evidence={"held": held}, **args)
     if not script:
         return
     yield found(

@@ -30,6 +30,7 @@ _ATTENTION = ("sdpa", "flash_attn", "flash3", "xformers")
 @prevents("AssertionError", r"full_(bf16|fp16) requires mixed precision")
 @prevents("AssertionError", r"fp8_scaled requires fp8_base")
 @prevents("AssertionError", r"apply_t5_attn_mask must be True for Chroma")
+@prevents("AssertionError", r"both option use_8bit_adam and optimizer_type are specified")
 @prevents("ValueError", r"T5XXL is trained, so cache_text_encoder_outputs cannot be used")
 @prevents("ValueError", r"does not require `num_warmup_steps`")
 @prevents("ValueError", r"SageAttention doesn't support training")
@@ -43,8 +44,8 @@ def settings_that_exclude_each_other(config: Config, run: Run, model: ModelFolde
     anything that changes captions or with a text encoder that is trained (SDXL, Anima), block swap with
     cpu_offload_checkpointing or of more blocks than there are, a resolution that is no size between the smallest and
     the largest bucket, fp8 without mixed precision, fp8_scaled without fp8_base, no attention or one that cannot
-    train, a warm-up for a constant schedule, one cache folder for two datasets, an 8-bit format that cannot be
-    trained on.
+    train, a warm-up for a constant schedule or for Adafactor's own, that schedule without relative_step,
+    use_8bit_adam beside optimizer_type, one cache folder for two datasets, an 8-bit format that cannot be trained on.
     Why: Only the parser's own words are checked at the start. The rest is asserted one by one: the dataset's before
     the model is loaded, that of the network and the schedule after minutes of loading and caching.
     Repair: Leave one of the two out.
@@ -74,7 +75,11 @@ def _against(config: Config, run: Run, key: str, why: str, when: str, *beside: s
 
 def _shared(config: Config, run: Run) -> Iterator[Finding]:
     schedule, optimizer = run.recipe.lr_scheduler.name, run.recipe.optimizer.name
-    if number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not optimizer.endswith("schedulefree"):
+    relative = optimizer == "adafactor" and _is_relative(run)
+    if number(run, "lr_warmup_steps") > 0 and relative:
+        why = "With relative_step, its default, Adafactor makes its own schedule, which takes no warm-up."
+        yield _against(config, run, "lr_warmup_steps", why, _NETWORK, "optimizer_args")
+    elif number(run, "lr_warmup_steps") > 0 and schedule == "constant" and not optimizer.endswith("schedulefree"):
         why = "{key} is {warmup}, and the schedule {schedule} takes none; constant_with_warmup does."
         warmup = run.setting("lr_warmup_steps")
         beside = ("lr_scheduler", "lr_scheduler_type")
@@ -83,10 +88,19 @@ def _shared(config: Config, run: Run) -> Iterator[Finding]:
         why = "The schedule {schedule} works with the optimizer Adafactor only, and this run has {optimizer}."
         args = {"schedule": schedule, "optimizer": optimizer}
         yield _against(config, run, "scheduler", why, _NETWORK, "optimizer_type", **args)
+    elif schedule == "adafactor" and not relative:
+        why = "The schedule {schedule} is for relative_step, which optimizer_args turn off; constant works."
+        yield refused(run, "scheduler", why, _NETWORK, schedule=schedule)
     for name in ("network_args", "optimizer_args"):
         bad = next((entry for entry in _entries(run, name) if "=" not in entry), None)
         if bad is not None:
             yield refused(run, name, "{bad} in {key} has no '='; each entry is key=value.", _NETWORK, bad=bad)
+
+
+def _is_relative(run: Run) -> bool:
+    """Whether Adafactor finds its own rate, as it does unless it is told not to."""
+    given = dict(entry.split("=", 1) for entry in _entries(run, "optimizer_args") if "=" in entry)
+    return given.get("relative_step", "True") != "False" or given.get("warmup_init", "False") == "True"
 
 
 def _entries(run: Run, name: str) -> list[str]:
@@ -134,6 +148,10 @@ def _changed_though_cached(config: Config, run: Run) -> Iterator[Finding]:
 
 def _sd_scripts(config: Config, run: Run, model: ModelFolder) -> Iterator[Finding]:
     recipe = run.recipe
+    named = run.setting("optimizer_type") not in (None, "")
+    for name in ("use_8bit_adam", "use_lion_optimizer"):
+        if on(run, name) and named and not run.config.lower().endswith(".json"):  # of which a GUI makes one
+            yield refused(run, name, "{key} and optimizer_type exclude each other.", _NETWORK)
     eight_bits, dtype = recipe.precision.quantization is not None, recipe.precision.dtype
     if number(run, "blocks_to_swap") > 0 and on(run, "cpu_offload_checkpointing"):
         why = "blocks_to_swap and cpu_offload_checkpointing exclude each other."

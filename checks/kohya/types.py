@@ -15,6 +15,8 @@ from . import TRAINERS
 _QUOTED = "{name} is {value!r}, which is text because of its quotes."
 _REFUSED = "The trainer stops at its start, with argparse's list of options."
 _AT_ONCE = "The trainer stops at the start, before it loads anything."
+_LETTERS = "The trainer splits each letter at its '=', after the model was loaded, and stops with a ValueError."
+_EACH = words("network_args optimizer_args lr_scheduler_args")
 _FALSE = frozenset(("false", "no", "off", "0", "none", ""))
 # numbers of a dataset file that are refused without a point, and sizes, of which there may be two
 _WITH_POINT = words("network_multiplier source_fps validation_split")
@@ -43,7 +45,8 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
 
     What: --network_dim 16.0, --cache_latents true or --save_every_n_epochs alone on a command line; learning_rate =
     "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or 2.5, source_fps = 24 or
-    enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where it has to be text.
+    enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where it has to be text, and
+    network_args in quotes, where it has to be a list.
     Why: On a command line every value is text, and the parser converts it or stops. What a config file holds is put
     in beside the parser and never converted, so that text meets numbers in the middle of the run; and any text counts
     as true, "false" too. A dataset file is looked at strictly, before anything is loaded.
@@ -98,6 +101,9 @@ def _of_an_option(name: str, known: Key, value: object) -> tuple[str, str, objec
     if isinstance(value, str) and known.kind == "bool" and value and value.strip().lower() in _FALSE:
         message = "{name} is {value!r}, and any text counts as true. Write false without quotes."
         return message, "The setting is on.", None
+    if name in _EACH and isinstance(value, str) and value:
+        message = '{name} is {value!r}, which is text; in this file it has to be a list: ["key=value", ...].'
+        return message, _LETTERS, None
     if name == "resolution" and isinstance(value, int) and not isinstance(value, bool):
         return "{name} is {value}; in this file it has to be text.", _AT_ONCE, str(value)
     return None

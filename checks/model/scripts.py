@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ...doctor.model import ModelFolder, Run
+from ...doctor.model.weights import Tensor
 from .contents import kinds
 
 NO_SCRIPT = "-"
+LATENTS = 4  # channels of the latents of Stable Diffusion and SDXL
+INPAINTING = (
+    "{path} is an inpainting model: its first convolution takes {channels} channels. {trainer} trains those of 4."
+)
+NEEDS_V2 = "{path} is a Stable Diffusion 2 model, which is trained with --v2 only."
+NOT_V2 = "{path} is a Stable Diffusion 1 model, and --v2 is for those of Stable Diffusion 2: leave it out."
+_VERSIONS = {768: 1, 1024: 2}
+_FIRST = ("model.diffusion_model.input_blocks.0.0.weight", "conv_in.weight")
+_UNETS = ("a Stable Diffusion model", "an SDXL model")
 # By what a file is (checks/model/contents.py).
 _SCRIPTS = {
     "a Flux transformer in ComfyUI's names": "flux_train_network",
@@ -41,7 +51,35 @@ def script_for(run: Run, held: str) -> str:
     return "" if found == run.process_type else found
 
 
+def version_of(tensors: Mapping[str, Tensor]) -> int:
+    """1 or 2 for a UNet of Stable Diffusion, by how many numbers of a word it takes; 0 where that is not known."""
+    wide = next((tensor.shape for name, tensor in tensors.items() if name.endswith("attn2.to_k.weight")), ())
+    return _VERSIONS.get(wide[-1], 0) if len(wide) == 2 else 0
+
+
+def channels_of(tensors: Mapping[str, Tensor]) -> int:
+    """How many channels the first convolution of a UNet takes in; 0 where that is not known."""
+    first = next((tensors[name].shape for name in _FIRST if name in tensors), ())
+    return first[1] if len(first) == 4 else 0
+
+
+def misses_the_script(run: Run, tensors: Mapping[str, Tensor]) -> str:
+    """Why a UNet is none that this run's script of sd-scripts trains, though it is the script of such models; ""."""
+    if run.trainer != "sd-scripts" or model_in(tensors) not in _UNETS:
+        return ""
+    if channels_of(tensors) > LATENTS:
+        return INPAINTING
+    version, written = version_of(tensors), run.setting("v2")
+    if not run.process_type or run.process_type.startswith("sdxl") or not version:
+        return ""
+    asked = 2 if written not in (None, False) else 1
+    told = written is not None or not run.config.lower().endswith(".toml")  # else a command line may have it
+    return (NOT_V2 if asked == 2 else NEEDS_V2) if told and asked != version else ""
+
+
 def is_of_another_script(run: Run, model: ModelFolder) -> bool:
-    """Whether the model's first file is one that another script of sd-scripts trains, which KOH016 says."""
+    """Whether the model's first file is one that this script of sd-scripts does not train, which KOH016 says."""
     first = next(iter(model.components.values()), None)
-    return model.layout == "part-files" and first is not None and bool(script_for(run, model_in(first.tensors)))
+    if model.layout != "part-files" or first is None:
+        return False
+    return bool(script_for(run, model_in(first.tensors)) or misses_the_script(run, first.tensors))

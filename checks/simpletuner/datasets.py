@@ -10,7 +10,8 @@ from ...doctor.model import Config, Finding, Run, found
 from ...doctor.rules import prevents, rule
 from ..keys.misspelled import meant
 from ..keys.values import bad, whole
-from .options import OF_TRAINER, SHRUNK_TO_NOTHING, TRAINER, of_another_unit, text
+from .lycoris import OF_TRAINER
+from .options import SHRUNK_TO_NOTHING, TRAINER, of_another_unit, text
 
 LATE = "after the VAE and the text encoder were loaded"
 _CHOICES: Mapping[str, tuple[str, ...]] = {

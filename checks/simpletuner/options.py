@@ -14,6 +14,7 @@ from ...doctor.trainers.simpletuner.options import options_of
 from ...doctor.trainers.simpletuner.run import flavours_of
 from ..keys.misspelled import meant, words
 from ..keys.values import START, bad, is_spelt, whole
+from .lycoris import of_lycoris
 
 TRAINER = ("SimpleTuner",)
 _WHOLE = words("""
@@ -22,7 +23,6 @@ _WHOLE = words("""
     seed
     """)
 _NUMBERS = words("learning_rate max_grad_norm caption_dropout_probability validation_guidance flow_schedule_shift")
-OF_TRAINER = "config/examples/"  # files that come with the trainer
 _ASKED = {"bool": "true or false", "float": "a number", "int": "a whole number, without a point or exponent"}
 _SWITCHES = words("1 true yes y on 0 false no n off")
 _MANUAL = ("sdnq", "fp8-native", "fp8-transformerengine")
@@ -150,6 +150,7 @@ def epochs_and_steps(run: Run) -> Iterator[Finding]:
 @prevents("ValueError", r"When providing --maximum_image_size, you must also provide")
 @prevents("ValueError", r"When using --resolution_type=(area|pixel), --\w+ must be")
 @prevents("ValueError", r"Cannot enable Quanto and TorchAO together")
+@prevents("AssertionError", r"lycoris_config JSON must contain")
 @prevents("ValueError", r"Model flavour \S+ not found in")
 @prevents("ValueError", r"Optimizer \S+ not found\.|optimiser has been removed|AdamW8Bit has been removed")
 def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
@@ -157,7 +158,7 @@ def refused_options(run: Run, schema: Schema) -> Iterator[Finding]:
 
     What: A number or a switch that is none, an optimizer or a model_flavour that there is not, a quantization that
     needs another way of loading, DeepSpeed for a LoRA, two ways of offloading at once, a maximum size without the
-    size to shrink to, and the like.
+    size to shrink to, a lycoris_config by which LyCORIS finds no module, and the like.
     Why: Some of it is refused at the start, some only after the accelerator was set up.
     Repair: The message says which option has to change.
     Upstream: SimpleTuner simpletuner/helpers/configuration/cmd_args.py, helpers/training/default_settings/
@@ -307,17 +308,7 @@ def of_another_unit(kind: str, size: float, *, is_large: bool) -> str:
 
 def _adapters(run: Run) -> Iterator[Finding]:
     if run.kind == "lora" and text(run, "lora_type", "standard").lower() == "lycoris":
-        if not text(run, "lycoris_config"):
-            why = "{key} is lycoris, but lycoris_config names no file with its settings."
-            yield bad(run, "lora_type", why, START)
-        elif "lycoris" not in run.homes and not text(run, "lycoris_config").startswith(OF_TRAINER):
-            why = "{key} names {value}, which is neither here nor in a folder above the config."
-            yield bad(run, "lycoris_config", why, "after the model was loaded", severity="warning")
-        for name in ("algo", "multiplier", "linear_dim", "linear_alpha") if "lycoris" in run.homes else ():
-            full = name == "linear_dim" and run.setting("lycoris/full_matrix") is True
-            if run.setting(f"lycoris/{name}") is None and not full:
-                why = "{name} is missing in the file that lycoris_config names."
-                yield bad(run, f"lycoris/{name}", why, START, name=name)
+        yield from of_lycoris(run)
         if on(run, "train_text_encoder"):
             why = "{key} is on, but with lora_type: lycoris the text encoder cannot be trained."
             yield bad(run, "train_text_encoder", why, "when the accelerator is set up")

@@ -174,7 +174,10 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
         return ()  # the GUI keeps the prompts themselves there
     found: list[tuple[str, str]] = []
     options = ("sample_prompts", "network_weights", "base_weights", "resume")
-    settings = (*(["config_file"] if run.unread else []), *([] if run.homes else ["dataset_config"]))
+    settings = (
+        *(["config_file"] if run.unread.startswith("--config_file") else []),
+        *([] if run.homes else ["dataset_config"]),
+    )
     for option in (*settings, *options):
         written = run.setting(option)
         entries = written if isinstance(written, list) else [written]

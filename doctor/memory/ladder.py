@@ -53,7 +53,7 @@ def _ladder(case: Case, steps: Callable[[Case], Iterator[Step]], host_free: int)
     host_most = max(host_free, host_peak_of(case))
     while True:
         for settings, effect, changed in steps(case):
-            if host_peak_of(changed) <= host_most and (high := highest_of(changed)) < best:
+            if changed.is_known and host_peak_of(changed) <= host_most and (high := highest_of(changed)) < best:
                 case, best = changed, high
                 yield Alternative(settings, effect, peak_of(case), high)
                 break  # what did not matter before may matter now, and the harmless come first again

@@ -77,6 +77,26 @@ def test_samples_of_kontext_edit_an_image() -> None:
     assert [f.args["key"] for f in examined(edited, "CFG004")] == ["model/assistant_lora_path"]
 
 
+def test_samples_of_wan_i2v_start_from_an_image() -> None:
+    """toolkit/models/wan21/wan21_i2v.py: "I2V samples must have a control image"; Wan 2.2 starts without one."""
+
+    def keys(arch: str, more: str = "") -> list[str]:
+        text = changed("arch", f'"{arch}"').replace("prompt: ", f"{more}prompt: ")
+        return [f.args["key"] for f in examined(text, "CFG004") if "ctrl_img" in f.text()]
+
+    assert keys("wan21_i2v:14b") == ["sample/samples"]
+    assert keys("wan21_i2v:14b", "ctrl_img: /c/a.png\n            ") == []
+    assert keys("wan21:14b") == keys("wan22_14b_i2v") == []
+
+
+def test_a_job_of_the_interface_is_told_from_one_of_run_py() -> None:
+    """extensions_built_in/sd_trainer/UITrainer.py: "AITK_JOB_ID not set"."""
+    text = changed("type", "ui_trainer")
+    (finding,) = [f for f in examined(text, "CFG004") if "ui_trainer" in f.text()]
+    assert finding.severity == "warning" and "AITK_JOB_ID" in finding.consequence()
+    assert not [f for f in examined(changed("type", "diffusion_trainer"), "CFG004") if "ui_trainer" in f.text()]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import glob
+import inspect
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
+from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION, Adafactor
 from transformers.trainer_utils import SchedulerType
 
 from zdoctor import check
-from zdoctor.checks.kohya import late
+from zdoctor.checks.kohya import arguments, late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import ReplaceText, Report, SetValue
@@ -150,6 +152,17 @@ FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
     ("an optimizer's slip", {"optimizer_type": "AdamW8bits"}, ("KOH013", "/optimizer_type")),
     ("torch's, in small letters", {"optimizer_type": "rmsprop"}, ("KOH013", "/optimizer_type")),
     ("a schedule's slip", {"lr_scheduler": "cosine_with_restart"}, ("KOH013", "/lr_scheduler")),
+    ("two words for it", {"optimizer_type": "AdamW8bit", "use_8bit_adam": True}, ("KOH003", "/use_8bit_adam")),
+    ("warm-up of its own schedule", {"optimizer_type": "Adafactor"}, ("KOH003", "/lr_warmup_steps")),
+    (
+        "its schedule, turned off",
+        {"optimizer_type": "Adafactor", "optimizer_args": ["relative_step=False"], "lr_scheduler": "adafactor"},
+        ("KOH003", "/lr_scheduler"),
+    ),
+    ("another's argument", {"optimizer_args": ["scale_parameter=False"]}, ("KOH020", "/optimizer_args")),
+    ("a rate twice", {"optimizer_args": ["lr=1e-4"]}, ("KOH020", "/optimizer_args")),
+    ("an argument of none", {"optimizer_args": ["weigth_decay=0.1"]}, ("KOH020", "/optimizer_args")),
+    ("polynomial's argument", {"lr_scheduler_args": ["lr_end=1e-6"]}, ("KOH020", "/lr_scheduler_args")),
 ]
 
 
@@ -252,6 +265,26 @@ def test_old_names_of_a_dataset_file_are_known(tmp_path: Path, name: str, known:
     assert (not report.findings) == known
 
 
+def test_what_accelerate_takes_for_a_saved_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    accelerator, layer = accelerate.Accelerator(cpu=True), torch.nn.Linear(2, 2)
+    accelerator.prepare(layer, torch.optim.AdamW(layer.parameters()))
+    accelerator.save_state(str(tmp_path / "x-state"))
+    (tmp_path / "x-state" / "train_state.json").touch()
+    (tmp_path / "x.safetensors").touch()
+    (tmp_path / "empty").mkdir()
+    for name in ("x-state", "empty", "x.safetensors", "."):
+        try:
+            accelerator.load_state(str(tmp_path / name))
+        except (OSError, ValueError):
+            expected = [("KOH012", "/resume")]
+        else:
+            expected = []
+        assert findings(flux(tmp_path, monkeypatch, resume=str(tmp_path / name))) == expected
+        assert bool(expected) == (name != "x-state")
+
+
 def test_sd_scripts_adds_the_dot_of_a_caption_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not findings(flux(tmp_path, monkeypatch, caption_extension="txt"))
 
@@ -324,6 +357,57 @@ def test_optimizers_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not findings(flux(tmp_path, monkeypatch, optimizer_type=name))
 
 
+HEALTHY: list[dict[str, object]] = [
+    {"optimizer_type": "Adafactor", "optimizer_args": ["relative_step=False", "beta1=0.9"]},
+    {"optimizer_type": "Adafactor", "lr_scheduler": "adafactor", "lr_warmup_steps": None},
+    {"optimizer_type": "AdamW8bit", "optimizer_args": ["betas=0.9,0.99", "block_wise=True", "is_paged=True"]},
+    {"optimizer_type": "Prodigy", "optimizer_args": ["decouple=True", "d_coef=0.8", "safeguard_warmup=True"]},
+    {"optimizer_type": "some.module.Class", "optimizer_args": ["anything=1"]},
+    {"use_8bit_adam": True, "optimizer_args": ["weight_decay=0.1"]},
+    {"lr_scheduler": "polynomial", "lr_scheduler_args": ["lr_end=1e-6"]},
+    {"lr_scheduler_type": "CosineAnnealingLR", "lr_scheduler_args": ["T_max=100"], "lr_warmup_steps": None},
+]
+
+
+@pytest.mark.parametrize("changed", HEALTHY)
+def test_arguments_that_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object]
+) -> None:
+    assert not findings(flux(tmp_path, monkeypatch, **changed))
+
+
+def test_an_argument_that_another_version_may_have_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = flux(tmp_path, monkeypatch, optimizer_args=["quite_new=True"])
+    assert [(f.rule, f.severity) for f in report.findings] == [("KOH020", "warning")]
+
+
+def test_what_the_constructors_take() -> None:
+    classes = {
+        "adamw": torch.optim.AdamW,
+        "sgdnesterov": torch.optim.SGD,
+        "adafactor": Adafactor,
+        "prodigy": pytest.importorskip("prodigyopt").Prodigy,
+    }
+    for name, kind in classes.items():
+        taken = set(inspect.signature(kind).parameters) - {"params", "lr", "nesterov"}
+        assert taken == arguments.OPTIMIZERS[name], name
+    weights = [torch.nn.Parameter(torch.ones(2))]
+    for kind, wrong in ((torch.optim.AdamW, {"scale_parameter": False}), (Adafactor, {"betas": (0.9, 0.99)})):
+        with pytest.raises(TypeError, match="got an unexpected keyword argument"):
+            kind(weights, lr=1e-4, **wrong)
+    optimizer = torch.optim.AdamW(weights)
+    given = {"optimizer", "num_warmup_steps", "num_training_steps", "num_stable_steps", "num_decay_steps"}
+    given |= {"power", "timescale", "min_lr_rate", "min_lr_ratio", "last_epoch"}
+    for name, also in arguments.SCHEDULES.items():
+        function = TYPE_TO_SCHEDULER_FUNCTION[SchedulerType(name)]
+        own = set(inspect.signature(function).parameters) - given
+        assert own - (set() if name == "cosine" else {"num_cycles"}) == also, name
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lr_end'"):
+        TYPE_TO_SCHEDULER_FUNCTION[SchedulerType("constant_with_warmup")](optimizer, num_warmup_steps=1, lr_end=1e-6)
+
+
 def test_what_the_libraries_say_of_names() -> None:
     with pytest.raises(AttributeError, match=r"module 'torch\.optim' has no attribute"):
         getattr(torch.optim, "")
@@ -370,6 +454,38 @@ def test_the_script_of_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not findings(checked(tmp_path / "t.sh", text.replace(base, "stabilityai/sdxl-base"), monkeypatch))
 
 
+SD15 = "model.diffusion_model.input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight"
+# (channels of the first convolution, numbers of a word, v2, a word of what is said)
+VERSIONS = [
+    (4, 768, False, ""),
+    (4, 1024, True, ""),
+    (4, 768, True, "leave it out"),
+    (4, 1024, False, "--v2 only"),
+    (9, 768, False, "inpainting"),
+]
+
+
+@pytest.mark.parametrize(("channels", "wide", "v2", "said"), VERSIONS)
+def test_the_version_of_stable_diffusion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: int, wide: int, v2: bool, said: str
+) -> None:
+    first = "model.diffusion_model.input_blocks.0.0.weight"
+    unet = {first: (320, channels, 3, 3), SD15: (320, wide), "first_stage_model.x": (4,)}
+    base = made.write(tmp_path / "sd.safetensors", unet)
+    text = "python train_network.py --network_module networks.lora --learning_rate 1 --output_dir o "
+    text += f"--pretrained_model_name_or_path {base} {'--v2' * v2}\n"
+    report = checked(tmp_path / "t.sh", text, monkeypatch)
+    assert findings(report) == ([("KOH016", "/pretrained_model_name_or_path")] if said else [])
+    assert all(said in finding.text() for finding in report.findings)
+    kind = pytest.importorskip("diffusers").UNet2DConditionModel
+    with torch.device("meta"):
+        model = kind(cross_attention_dim=1024 if v2 else 768)
+    names: dict[str, tuple[int, ...]] = {"conv_in.weight": (320, channels, 3, 3)}
+    names["down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight"] = (320, wide)
+    fits = all(tuple(model.state_dict()[name].shape) == shape for name, shape in names.items())
+    assert fits == (not said)
+
+
 def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files()["ae"]}"\nt5xxl = ""\n'
     text += f'pretrained_model_name_or_path = "{made.flux_files()["pretrained_model_name_or_path"]}"\n'
@@ -382,6 +498,18 @@ def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pyt
         monkeypatch,
     )
     assert ("KOH001", "error") in [(f.rule, f.severity) for f in report.findings]
+
+
+def test_a_config_file_of_another_program_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of LoRA_Easy_Training_Scripts, whose [general_args.args] sd-scripts reads as one option."""
+    text = '[[subsets]]\nimage_dir = "a"\n\n[general_args.args]\npretrained_model_name_or_path = "/m/a.safetensors"\n'
+    (tmp_path / "easy.toml").write_text(text)
+    report = checked(tmp_path / "t.sh", "python train_network.py --config_file easy.toml", monkeypatch)
+    assert not [f.text() for f in report.findings if "easy.toml" in f.text() and "does not exist" in f.text()]
+    report = checked(tmp_path / "t.sh", "python train_network.py --config_file gone.toml", monkeypatch)
+    assert [f.text() for f in report.findings if "gone.toml" in f.text() and "does not exist" in f.text()]
 
 
 TYPES = [

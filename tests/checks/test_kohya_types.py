@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,21 @@ def test_an_empty_text_is_mostly_nothing(tmp_path: Path, steps: str, said: bool)
     )
     report = examine_config(str(tmp_path / "c.toml"), LiveWorld(), RULES, text.encode()).report
     assert not report.crashed and bool(report.findings) is said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('network_args = "algo=loha"', True),
+        ('optimizer_args = "weight_decay=0.1"', True),
+        ('network_args = ["algo=loha"]', False),
+        ("network_args = []", False),
+        ('network_args = ""', False),
+    ],
+)
+def test_a_text_is_no_list_in_a_config_file(tmp_path: Path, line: str, said: bool) -> None:
+    text = f'network_module = "lycoris.kohya"\nlearning_rate = 1e-4\n{line}\n'
+    report = examine_config(str(tmp_path / "t.toml"), LiveWorld(), RULES, text.encode()).report
+    assert [finding.rule for finding in report.findings] == ["KOH015"] * said
+    entries = ast.literal_eval(line.partition(" = ")[2])  # as the trainer takes them apart
+    assert all(len(entry.split("=")) == 2 for entry in entries) != said

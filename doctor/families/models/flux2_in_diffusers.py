@@ -99,9 +99,14 @@ _MEMORY = Memory(
     several_controls=True,
     headless=True,
 )
-# simpletuner/helpers/models/flux2/model.py (bc8e6ab7)
+# simpletuner/helpers/models/flux2/model.py and transformer.py (bc8e6ab7)
 _SIMPLETUNER = SimpleTuner(
     family="flux2",
+    classes=(
+        *("Flux2TransformerBlock", "Flux2SingleTransformerBlock", "Flux2Attention", "Flux2ParallelSelfAttention"),
+        *("Flux2FeedForward", "Flux2Modulation", "Flux2TimestepGuidanceEmbeddings", "Flux2Transformer2DModel"),
+        *("AdaLayerNormContinuous", "Linear", "ModuleList", "TimestepEmbedding"),
+    ),
     flavours={},
     default="",
     linears=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),

@@ -42,7 +42,8 @@ class SimpleTuner:
     fuse_qkv_projections query, key and value are there a second time, as one Linear, which has the LoRA.
     `others` are flavours of that model_family of which there is no record. `lists` are its lists of blocks in their
     order where those with a LoRA are more than the family's; what is quantized is in them or in the modules
-    `quantized`, but torchao leaves the Linears that `spared` finds as they are.
+    `quantized`, but torchao leaves the Linears that `spared` finds as they are. `classes` are those of the modules
+    that hold Linears where none is called Attention or FeedForward, as LyCORIS is asked for elsewhere.
     """
 
     family: str
@@ -63,6 +64,7 @@ class SimpleTuner:
     lists: tuple[str, ...] = ()
     quantized: tuple[str, ...] = ()
     spared: str = ""
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

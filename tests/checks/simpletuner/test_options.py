@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zdoctor.doctor.families import family_of
 from zdoctor.doctor.rules import all_rules
 from zdoctor.doctor.trainers.read import read_config
 
@@ -138,6 +139,69 @@ def test_the_file_of_the_network(network: object, missing: list[str]) -> None:
     report = looked_at(config, network=network)
     assert [finding.args["name"] for finding in report.findings if finding.rule == "SIM003"] == missing
     assert all(f.where is not None and f.where.path == "/st/config/lycoris.json" for f in report.findings)
+
+
+WHOLE = {"algo": "lokr", "multiplier": 1.0, "linear_dim": 10000, "linear_alpha": 1, "factor": 16}
+PRESET = {"target_module": ["Attention"], "module_algo_map": {"FeedForward": {"factor": 8}}}
+KLEIN = {"model_family": "flux2", "model_flavour": "klein-9b"}
+OWN = {"target_module": ["Flux2Attention", "Flux2FeedForward"]}
+# (what the config says, the preset, whether a module is found)
+COVERED: list[tuple[dict[str, object], Mapping[str, object] | None, bool]] = [
+    ({"base_model_precision": "int8-quanto"}, None, False),
+    ({"base_model_precision": "int8-quanto"}, {}, False),
+    ({"base_model_precision": "int8-quanto"}, PRESET, True),
+    ({"base_model_precision": "int8-quanto"}, {"target_name": ["layers.*"]}, True),
+    ({"base_model_precision": "int8-torchao"}, None, True),
+    ({"base_model_precision": "int8-quanto", "init_lora": "old.safetensors"}, None, True),
+    ({**KLEIN}, PRESET, False),
+    ({**KLEIN}, OWN, True),
+    ({**KLEIN}, {"target_module": ["Attention", "Linear"]}, True),
+]
+
+
+@pytest.mark.parametrize(("changed", "preset", "found"), COVERED)
+def test_whether_lycoris_finds_a_module(
+    changed: dict[str, object], preset: Mapping[str, object] | None, found: bool
+) -> None:
+    config = {**HEALTHY, "lora_type": "lycoris", "lycoris_config": "config/lycoris.json", **changed}
+    network = WHOLE if preset is None else {**WHOLE, "apply_preset": preset}
+    said = [finding for finding in looked_at(config, network=network).errors if finding.rule == "SIM003"]
+    assert (not said) == found
+    for finding in said:
+        assert finding.evidence["key"] == "lycoris/apply_preset" and finding.text()
+
+
+def test_what_lycoris_finds_by_the_names_of_classes() -> None:
+    """The library itself: an empty list without a preset in Quanto's model, and in Flux2 by others' names."""
+    lycoris, quanto = pytest.importorskip("lycoris"), pytest.importorskip("optimum.quanto")
+    torch, diffusers = pytest.importorskip("torch"), pytest.importorskip("diffusers")
+
+    def found(model: Any, preset: Mapping[str, object]) -> int:
+        default = ["Linear", "Conv1d", "Conv2d", "Conv3d", "GroupNorm", "LayerNorm"]
+        lycoris.LycorisNetwork.apply_preset({"target_module": default, "module_algo_map": {}, **preset})
+        return len(lycoris.create_lycoris(model, 1.0, linear_dim=4, linear_alpha=1, algo="lora").loras)
+
+    class Attention(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.to_q = torch.nn.Linear(64, 64)
+
+    model = torch.nn.Sequential(Attention())
+    assert found(model, {}) == 1
+    quanto.quantize(model, weights=quanto.qint8)
+    quanto.freeze(model)
+    assert found(model, {}) == 0
+    assert found(model, PRESET) == 1
+    sizes = {"attention_head_dim": 16, "num_attention_heads": 2, "joint_attention_dim": 32}
+    axes = {"axes_dims_rope": (4, 4, 4, 4), "num_layers": 1, "num_single_layers": 1}
+    flux2 = diffusers.Flux2Transformer2DModel(**sizes, **axes)
+    assert found(flux2, PRESET) == 0
+    assert found(flux2, OWN) > 0
+    record = family_of("flux2_klein_9b in diffusers").simpletuner
+    holding = {
+        type(one).__name__ for one in flux2.modules() if any("Linear" in type(m).__name__ for m in one.modules())
+    }
+    assert record is not None and holding == set(record.classes)
 
 
 def test_a_variable_that_the_trainer_does_not_look_at() -> None:

@@ -86,6 +86,16 @@ def test_a_unet_in_32_bits_holds_what_was_rehearsed_of_it() -> None:
     assert "float32 full" in scores.reason
 
 
+def test_what_was_not_rehearsed_is_no_way_out() -> None:
+    """Attention without a kernel was rehearsed in 16 bits alone, so that fp8_base is not proposed for it."""
+    whole = SDXL.replace("sdxl_train", "train").replace("1024,1024", "512,512").replace("--xformers", "")
+    run = read_config("t.sh", whole.encode(), {}).runs[0]
+    small = replace(CARD, memory_total=4 * GIB, memory_free=3 * GIB)
+    memory = predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (small,))
+    assert isinstance(memory, Memory) and memory.peak.total > small.memory_free
+    assert memory.alternatives and not any("fp8" in str(step.settings) for step in memory.alternatives)
+
+
 @pytest.mark.parametrize(
     ("options", "measured"),
     [
