@@ -14,6 +14,8 @@ from ...doctor.trainers import trainer_of
 from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
+from ..kohya import TRAINERS as KOHYA
+from ..kohya.arguments import entry_of
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
@@ -176,7 +178,7 @@ def _finding(
     refused: bool = False,
     decisive: str = "",
 ) -> Finding:
-    processes = trainer_of(schema.trainer).has_processes
+    processes, entry = trainer_of(schema.trainer).has_processes, ""
     message = (
         "{trainer} reads no key {key}"
         + (" in {place}" if one.section else " directly in the process" if processes else "")
@@ -186,6 +188,8 @@ def _finding(
         message += " Did you mean {nearest}?"
     elif nearest is not None:
         message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
+    elif schema.trainer in KOHYA and not one.section and (entry := entry_of(one.name)):
+        message += " It is an argument that stands in {entry}, as {key}=VALUE."
     slip = nearest is not None and (likeness(one.name, nearest) > 1 or one.name == nearest)
     elsewhere = one.name in schema.words
     doubtful = refused and (elsewhere or not (slip or schema.source))
@@ -198,6 +202,7 @@ def _finding(
         trainer=schema.trainer,
         place=one.section.replace("/*", "[]"),
         home=home.replace("/*", "[]"),
+        entry=entry,
     )
 
 

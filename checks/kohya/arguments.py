@@ -56,6 +56,11 @@ SCHEDULES: Mapping[str, frozenset[str]] = {
     "warmup_stable_decay": words("warmup_type decay_type"),
 }
 _BEFORE = words("last_epoch")  # of every schedule
+# of networks/lora.py of both trainers, and of lycoris.kohya
+_OF_NETWORKS = words(
+    "algo preset conv_dim conv_alpha block_dims block_alphas conv_block_dims conv_block_alphas rank_dropout "
+    "module_dropout loraplus_lr_ratio loraplus_unet_lr_ratio loraplus_text_encoder_lr_ratio dora_wd"
+)
 
 
 @rule("KOH020", "error", "refused-argument-of-the-optimizer", trainers=TRAINERS)
@@ -81,6 +86,13 @@ def refused_argument_of_the_optimizer(config: Config, run: Run) -> Iterator[Find
     yield from _of_the_schedule(config, run)
 
 
+def entry_of(name: str) -> str:
+    """The option whose entries have this name, "" where none has."""
+    if any(name in taken for taken in OPTIMIZERS.values()):
+        return "optimizer_args"
+    return "network_args" if name in _OF_NETWORKS else ""
+
+
 def _of_the_optimizer(config: Config, run: Run) -> Iterator[Finding]:
     optimizer = run.setting("optimizer_type")
     if not isinstance(optimizer, str) or not optimizer:
@@ -101,7 +113,7 @@ def _of_the_optimizer(config: Config, run: Run) -> Iterator[Finding]:
             why += "; it is one of {others}." if others else ", which takes {taken}."
             likely = meant(entry, taken)
             severity: Severity | None = None if others or likely[0] else "warning"
-            args: dict[str, Any] = {"name": entry, "optimizer": optimizer, "others": ", ".join(others)}
+            args: dict[str, Any] = {"name": entry, "optimizer": optimizer, "others": ", ".join(others[:4])}
             args["taken"] = ", ".join(sorted(taken))
             yield bad(run, "optimizer_args", why, _BUILT, severity=severity, **args)
 

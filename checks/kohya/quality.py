@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...doctor.families import family_of
 from ...doctor.model import Config, Finding, ModelFolder, Run, found
-from ...doctor.rules import NotApplicable, rule
+from ...doctor.rules import NotApplicable, prevents, rule
 from ..training import UNDISTILLED
-from . import TRAINERS, number, trains
+from . import TRAINERS, left_to_the_command_line, number, on, trains
 
 _GUIDED = ("guidance_in.in_layer.bias", "time_text_embed.guidance_embedder.linear_1.bias")
 # option, the parser's default, what the documentation asks for, and what the default does
@@ -126,3 +127,37 @@ def learning_rate_of_the_parser(config: Config, run: Run) -> Iterator[Finding]:
         otherwise="The LoRA learns next to nothing.",
         evidence={"pointer": run.pointer("learning_rate"), "new": "1e-4"},
     )
+
+
+# as published, with the VAE of the first release; most models made from it hold one that was mended for fp16
+_SDXL_AS_PUBLISHED = re.compile(
+    r"(.*[/\\])?(stable-diffusion-xl-base-(0\.9|1\.0)|sd_xl_base_(0\.9|1\.0)(_0\.9vae)?\.safetensors)"
+)
+
+
+@rule("KOH021", "warning", "vae-of-sdxl-in-half-precision", trainers=("sd-scripts",))
+@prevents("RuntimeError", r"NaN detected in latents")
+def vae_of_sdxl_in_half_precision(config: Config, run: Run) -> Iterator[Finding]:
+    """The VAE of SDXL in fp16.
+
+    What: mixed_precision fp16 with SDXL as it was published, without no_half_vae and without another vae. Models made
+    from it, of which most hold a VAE that was mended for fp16, are not judged.
+    Why: Its activations are too large for fp16 in some pictures, and no number comes out. The trainer's documentation
+    asks for no_half_vae with fp16; in bf16 it works.
+    Repair: no_half_vae, or a vae that is made for fp16, such as sdxl-vae-fp16-fix.
+    Upstream: sd-scripts docs/sdxl_train_network.md, library/train_util.py cache_batch_latents (48d368fa)
+    Signature: RuntimeError: NaN detected in latents: …
+    """
+    base = (run.recipe.base_model or "").rstrip("/")
+    if run.recipe.architecture != "sdxl" or not trains(run) or not _SDXL_AS_PUBLISHED.fullmatch(base):
+        raise NotApplicable
+    if left_to_the_command_line(config, run, "no_half_vae") or on(run, "no_half_vae"):
+        return
+    if run.recipe.precision.dtype == "fp16" and not run.setting("vae"):
+        yield found(
+            run.where("dtype"),
+            "The VAE of {model} gives no numbers for some pictures in fp16: add no_half_vae.",
+            otherwise="At such a picture the run ends with RuntimeError: NaN detected in latents.",
+            evidence={"key": "no_half_vae"},
+            model=base,
+        )

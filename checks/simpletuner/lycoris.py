@@ -50,5 +50,9 @@ def _covered(run: Run) -> Iterator[Finding]:
         yield bad(run, "lycoris/apply_preset", why, _NOTHING, quantized=quantized)
     elif known and classes and not set(classes) & set(known):
         why = "No module of {family} is called {classes}, so that nothing is trained. It has {known}."
-        args = {"family": run.setting("model_family"), "classes": ", ".join(classes), "known": ", ".join(known)}
+        args = {
+            "family": run.setting("model_family"),
+            "classes": ", ".join(dict.fromkeys(classes)),
+            "known": ", ".join(known),
+        }
         yield bad(run, "lycoris/apply_preset", why, _NOTHING, **args)

@@ -486,6 +486,39 @@ def test_the_version_of_stable_diffusion(
     assert fits == (not said)
 
 
+@pytest.mark.parametrize(
+    ("option", "entry"),
+    [("weight_decay", "optimizer_args"), ("conv_dim", "network_args"), ("quite_new", "")],
+)
+def test_an_entry_that_is_written_as_an_option(tmp_path: Path, option: str, entry: str) -> None:
+    command = made.flux_command({**made.flux_files(), "output_dir": "o", option: "1"})
+    report = examine_config(str(tmp_path / "t.sh"), LiveWorld(), all_rules(), command.encode()).report
+    (finding,) = [finding for finding in report.findings if finding.rule == "CFG002"]
+    assert (f"stands in {entry}, as {option}=VALUE" in finding.text()) == bool(entry)
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "said"),
+    [
+        ("stabilityai/stable-diffusion-xl-base-1.0", "--mixed_precision fp16", True),
+        ("sd_xl_base_1.0_0.9vae.safetensors", "--mixed_precision fp16", True),
+        ("sd_xl_base_1.0.safetensors", "--mixed_precision fp16 --no_half_vae", False),
+        ("sd_xl_base_1.0.safetensors", "--mixed_precision fp16 --vae fixed.safetensors", False),
+        ("sd_xl_base_1.0.safetensors", "--mixed_precision bf16", False),
+        ("sd_xl_base_1.0.safetensors", "", False),
+        ("my_sdxl.safetensors", "--mixed_precision fp16", False),
+    ],
+)
+def test_the_vae_of_sdxl_as_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, more: str, said: bool
+) -> None:
+    """docs/sdxl_train_network.md of sd-scripts: "Since SDXL's VAE can be unstable in float16"."""
+    text = f"python sdxl_train_network.py --pretrained_model_name_or_path {base} --network_module networks.lora "
+    report = checked(tmp_path / "t.sh", f"{text} --learning_rate 1 --output_dir o {more}\n", monkeypatch)
+    found = [f for f in report.findings if f.rule == "KOH021"]
+    assert bool(found) == said and all("no_half_vae" in f.text() and f.consequence() for f in found)
+
+
 def test_a_config_file_alone_is_perhaps_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'network_module = "networks.lora_flux"\nae = "{made.flux_files()["ae"]}"\nt5xxl = ""\n'
     text += f'pretrained_model_name_or_path = "{made.flux_files()["pretrained_model_name_or_path"]}"\n'
