@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ...doctor.model import Finding, Run, Schema, found
 from ...doctor.model.schema import Key
 from ...doctor.rules import prevents, rule
+from ...doctor.trainers.kohya.starts import STRAY
 from ..keys.misspelled import words
 from ..keys.values import is_spelt, number_of, whole
 from . import TRAINERS
@@ -43,10 +44,10 @@ _TAKEN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     """A word that is no number, a switch with a value, or a number of another kind than is asked for.
 
-    What: --network_dim 16.0, --cache_latents true or --save_every_n_epochs alone on a command line; learning_rate =
-    "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or 2.5, source_fps = 24 or
-    enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where it has to be text, and
-    network_args in quotes, where it has to be a list.
+    What: --network_dim 16.0, --cache_latents true, --output_name my cat or --save_every_n_epochs alone on a command
+    line; learning_rate = "1e-4", network_dim = "16" or fp8_base = "false" in a config file; num_repeats = "10" or
+    2.5, source_fps = 24 or enable_bucket = 1 in a dataset file; or resolution without quotes in a config file, where
+    it has to be text, and network_args in quotes, where it has to be a list.
     Why: On a command line every value is text, and the parser converts it or stops. What a config file holds is put
     in beside the parser and never converted, so that text meets numbers in the middle of the run; and any text counts
     as true, "false" too. A dataset file is looked at strictly, before anything is loaded.
@@ -54,6 +55,7 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
     Upstream: sd-scripts library/train_util.py read_config_from_file, library/config_util.py (48d368fa)
     Signature: TypeError: '<=' not supported between instances of 'float' and 'str'; expected int for dictionary value
     """
+    yield from _stray(run, schema)
     for key, written in run.settings.items():
         known = schema.key(re.sub(r"/\d+(?=/|$)", "/*", key), run.process_type) or _begun(schema, run, key)
         file = written.where.path.lower()
@@ -68,6 +70,20 @@ def text_in_place_of_a_number(run: Run, schema: Schema) -> Iterator[Finding]:
             args = {"name": name, "value": written.value}
             evidence = {"key": key, "pointer": run.pointer(key), "new": new}
             yield found(written.where, message, otherwise=otherwise, evidence=evidence, **args)
+
+
+def _stray(run: Run, schema: Schema) -> Iterator[Finding]:
+    """Words that stand behind an option that takes one: a name or a path with a blank, without quotes."""
+    written = run.settings.get(STRAY)
+    if written is None:
+        return
+    name, *others = written.value
+    known = schema.key(name, run.process_type) or _begun(schema, run, name)
+    if known is None or known.kind in ("", "bool", "list"):
+        return  # which a fork may take several words for, or of which the first is told
+    message = "{name} takes one word, and {value!r} stands behind it: a value with blanks needs quotes."
+    evidence = {"key": name}
+    yield found(written.where, message, otherwise=_REFUSED, evidence=evidence, name=name, value=" ".join(others))
 
 
 def _begun(schema: Schema, run: Run, name: str) -> Key | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import shlex
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,33 @@ def test_a_text_is_no_list_in_a_config_file(tmp_path: Path, line: str, said: boo
     assert [finding.rule for finding in report.findings] == ["KOH015"] * said
     entries = ast.literal_eval(line.partition(" = ")[2])  # as the trainer takes them apart
     assert all(len(entry.split("=")) == 2 for entry in entries) != said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--output_name my cat", "output_name takes one word, and 'cat' stands behind it"),
+        ("--output_name= my", "output_name takes one word, and 'my' stands behind it"),
+        ("--seed 1 2 3", "seed takes one word, and '2 3' stands behind it"),
+        ("--output_name 'my cat'", ""),
+        ("--output_name my > log.txt 2>&1", ""),
+        ("--network_args conv_dim=8 conv_alpha=1", ""),
+        ("--output_name my [more options]", ""),
+        ("--output_name my $MORE", ""),
+        ("--an_option_of_a_fork 1 2", ""),
+    ],
+)
+def test_a_word_that_no_option_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"python train_network.py --network_module networks.lora --output_dir o {words}\n"
+    report = examine_config(str(tmp_path / "t.sh"), LiveWorld(), all_rules(), text.encode()).report
+    found = [finding.text() for finding in report.findings if "stands behind it: a value" in finding.text()]
+    assert [line.startswith(said) for line in found] == ([True] if said else [])
+    if "$" in words or "[" in words or "fork" in words:
+        return
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    for option in ("--output_dir", "--output_name", "--seed"):
+        parser.add_argument(option)
+    parser.add_argument("--network_args", nargs="*")
+    left = parser.parse_known_args(shlex.split(words.partition(" > ")[0]))[1]
+    assert bool(left) == bool(said)

@@ -25,6 +25,7 @@ LISTS = words("network_args optimizer_args lr_scheduler_args base_weights base_w
 PARSED = Dialect(words=True)
 DATASET_SECTIONS = frozenset(("general", "datasets"))
 _NUMBER = re.compile(r"-\.?\d")
+STRAY = "argparse/stray"  # the setting of a run whose command has words that no option takes: its option, then they
 
 
 # programs that speak of a script and do not start it
@@ -187,7 +188,8 @@ def _stem(text: str) -> str:
 def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str, Value], str]:
     """The options among words, and what may hold more; one that is given twice counts as written last."""
     made: dict[str, Value] = {}
-    unread = ""
+    unread, last_name = "", ""
+    stray: list[tuple[str, Word]] = []
     index = 0
     while index < len(words):
         word = words[index]
@@ -196,7 +198,10 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
         if not word.text.startswith("--") or not re.fullmatch(r"[A-Za-z][\w-]*", name):
             unread = unread or (ABRIDGED_COMMAND if _MORE.match(word.text) else "")
             unread = unread or (_SHELL_ONLY.format(word.text) if not word.known else "")
+            if last_name and not unread and _is_value(word) and re.search(r"\w", word.text):
+                stray.append((last_name, word))
             continue
+        last_name = name
         if equals:
             start = text.find("=", word.start, word.end) + 1 if word.plain else word.start
             quote = text[start] if text[start : start + 1] in ('"', "'") and word.plain else ""
@@ -219,6 +224,10 @@ def _options(text: str, words: tuple[Word, ...], lines: Lines) -> tuple[dict[str
             made[name] = Value(first.text, where, first.start, first.end, first.style, (), unknown)
         else:
             made[name] = Value(True, where, first.start, first.end)
+    if stray:
+        behind, first = stray[0]
+        found = [behind, *(word.text for name, word in stray if name == behind)]
+        made[STRAY] = Value(found, lines.where(first.start, f"/{behind}"), first.start, first.end)
     return made, unread
 
 
