@@ -88,7 +88,7 @@ def refused_argument_of_the_optimizer(config: Config, run: Run) -> Iterator[Find
 
 def entry_of(name: str) -> str:
     """The option whose entries have this name, "" where none has."""
-    if any(name in taken for taken in OPTIMIZERS.values()):
+    if name not in ("args", "r") and any(name in taken for taken in OPTIMIZERS.values()):
         return "optimizer_args"
     return "network_args" if name in _OF_NETWORKS else ""
 

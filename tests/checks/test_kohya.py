@@ -488,7 +488,7 @@ def test_the_version_of_stable_diffusion(
 
 @pytest.mark.parametrize(
     ("option", "entry"),
-    [("weight_decay", "optimizer_args"), ("conv_dim", "network_args"), ("quite_new", "")],
+    [("weight_decay", "optimizer_args"), ("conv_dim", "network_args"), ("args", ""), ("quite_new", "")],
 )
 def test_an_entry_that_is_written_as_an_option(tmp_path: Path, option: str, entry: str) -> None:
     command = made.flux_command({**made.flux_files(), "output_dir": "o", option: "1"})
