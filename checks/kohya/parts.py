@@ -211,8 +211,8 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
 
     What: The tensors of the base model's file are those of another model than the script trains, by their names:
     Flux, SDXL, Stable Diffusion 1.5, 2 or 3.5, Lumina 2, Anima, Z-Image. Or it is a model of Stable Diffusion 1 with
-    v2, one of 2 without it, or one for inpainting. In the GUI, the box of the model is not ticked, or that of another
-    one is.
+    v2, one of 2 without it, or one for inpainting without train_inpainting. In the GUI, the box of the model is not
+    ticked, or that of another one is.
     Why: The script looks for the parts of its own model in the file.
     Repair: The script that is named, with the network module of that model; in the GUI, tick its box. A file of
     Stable Diffusion 2 needs v2, one of 1.5 must not have it. sd-scripts has no script for Z-Image; musubi-tuner has.
@@ -226,7 +226,7 @@ def script_of_another_model(run: Run, model: ModelFolder) -> Iterator[Finding]:
     script = script_for(run, held)
     if why := misses_the_script(run, first.tensors):
         channels = channels_of(first.tensors)
-        otherwise = "The run ends while the model is loaded."
+        otherwise = "The run ends while the model is loaded, or at its first step."
         args: dict[str, Any] = {"path": run.recipe.base_model, "trainer": run.trainer, "channels": channels}
         yield found(run.where("base_model"), why, otherwise=otherwise, evidence={"held": held}, **args)
     if not script:

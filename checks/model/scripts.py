@@ -11,7 +11,8 @@ from .contents import kinds
 NO_SCRIPT = "-"
 LATENTS = 4  # channels of the latents of Stable Diffusion and SDXL
 INPAINTING = (
-    "{path} is an inpainting model: its first convolution takes {channels} channels. {trainer} trains those of 4."
+    "{path} is an inpainting model: its first convolution takes {channels} channels, for which {trainer} has "
+    "--train_inpainting from 0.10.4 on."
 )
 NEEDS_V2 = "{path} is a Stable Diffusion 2 model, which is trained with --v2 only."
 NOT_V2 = "{path} is a Stable Diffusion 1 model, and --v2 is for those of Stable Diffusion 2: leave it out."
@@ -67,13 +68,14 @@ def misses_the_script(run: Run, tensors: Mapping[str, Tensor]) -> str:
     """Why a UNet is none that this run's script of sd-scripts trains, though it is the script of such models; ""."""
     if run.trainer != "sd-scripts" or model_in(tensors) not in _UNETS:
         return ""
+    from_a_toml = run.config.lower().endswith(".toml")  # which a command line may add to
     if channels_of(tensors) > LATENTS:
-        return INPAINTING
+        return "" if run.setting("train_inpainting") or from_a_toml else INPAINTING
     version, written = version_of(tensors), run.setting("v2")
     if not run.process_type or run.process_type.startswith("sdxl") or not version:
         return ""
     asked = 2 if written not in (None, False) else 1
-    told = written is not None or not run.config.lower().endswith(".toml")  # else a command line may have it
+    told = written is not None or not from_a_toml
     return (NOT_V2 if asked == 2 else NEEDS_V2) if told and asked != version else ""
 
 
