@@ -17,6 +17,7 @@ from zdoctor.doctor.rules import FACT_NAMES, all_rules
 from zdoctor.reports import FORMATS
 from zdoctor.reports import json as json_report
 from zdoctor.tests.machines import MACHINES, load
+from zdoctor.tests.often import often
 from zdoctor.tests.reports.read_back import READERS, in_full, of
 from zdoctor.tests.simulate import Record, carry_out
 
@@ -57,7 +58,7 @@ def plan_of(report: Report, allow: TrainingEffect) -> Plan:
 
 
 @pytest.mark.parametrize("allow", TRAINING_EFFECTS[::2])
-@pytest.mark.parametrize(("machine", "config"), PAIRS)
+@pytest.mark.parametrize(("machine", "config"), often(PAIRS))
 def test_a_cure_cures_harms_nothing_and_is_done_once(machine: str, config: str, allow: TrainingEffect) -> None:
     record, text = load(machine), CONFIGS[config].read_text(encoding="utf-8")
     before = first_look(machine, config).report
@@ -84,7 +85,7 @@ def test_a_cure_cures_harms_nothing_and_is_done_once(machine: str, config: str, 
     assert not plan.fixes, "a repair is prescribed again and again"
 
 
-@pytest.mark.parametrize(("machine", "config"), PAIRS)
+@pytest.mark.parametrize(("machine", "config"), often(PAIRS))
 def test_nothing_crashes_and_formats_agree_on_the_exit_code(machine: str, config: str) -> None:
     seen = first_look(machine, config)
     report = seen.report

@@ -11,6 +11,7 @@ from zdoctor.doctor.families import families
 from zdoctor.doctor.families.record import Family
 from zdoctor.doctor.rules import NotApplicable, Unestablished
 from zdoctor.tests.models import probed, run_of
+from zdoctor.tests.often import often
 from zdoctor.tests.patients import Patient, damages, patient, write
 
 from .folders import RULES
@@ -30,7 +31,7 @@ def seen(family: Family, of: Patient) -> tuple[set[str], str]:
     return told, unknown
 
 
-@pytest.mark.parametrize("family", JUDGED, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", often(JUDGED, 2), ids=lambda family: family.name)
 def test_a_healthy_model_is_silent_and_every_damage_is_found(family: Family, tmp_path: Path) -> None:
     assert family.loader is not None
     healthy = patient(family, tmp_path / "m")

@@ -13,6 +13,7 @@ from zdoctor.tests.doctor.trees import snapshot
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, load
 from zdoctor.tests.hub_cases import CASES, IDS, Sickness
 from zdoctor.tests.hub_server import HubServer
+from zdoctor.tests.often import often
 from zdoctor.tests.reports.documents import valid
 
 Caches = dict[str, Cache]
@@ -91,7 +92,7 @@ def test_deep_proves_and_says_so(caches: Caches, tmp_path: Path, capsys: pytest.
     assert "verified    acme/tiny-image" in text and "next:" not in text
 
 
-@pytest.mark.parametrize(("sickness", "layout"), CASES, ids=IDS)
+@pytest.mark.parametrize(("sickness", "layout"), often(CASES, 2), ids=IDS)
 def test_a_cure_without_a_config(
     sickness: Sickness, layout: str, caches: Caches, server: HubServer, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from zdoctor.doctor.examine.offers import Bench, proven
 from zdoctor.doctor.model import Finding, Fix, Report, SetValue, Where
 from zdoctor.doctor.probe.recorded import RecordedWorld
 from zdoctor.tests.machines import load
+from zdoctor.tests.often import often
 from zdoctor.tests.test_laws import CONFIGS, look
 from zdoctor.tests.test_plan_laws import edited, edits_of, require_consistent, require_proven
 
@@ -58,7 +59,7 @@ def with_fixes(seen: Examination) -> list[tuple[Finding, Fix]]:
 STACKED = [name for name in FAULTS if "tab" not in name]  # tabs have a test of their own
 
 
-@pytest.mark.parametrize("one", STACKED)
+@pytest.mark.parametrize("one", often(STACKED))
 def test_every_edit_of_two_stacked_faults_is_proven(one: str) -> None:
     for other in STACKED[STACKED.index(one) :]:
         text = FAULTS[one](HEALTHY)

@@ -29,6 +29,7 @@ from zdoctor.doctor.model import Lora
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.probe.world.safetensors import read_weight_file
 from zdoctor.tests.loras import RANK, Pairs, as_kohya, as_peft, pairs_of, saved
+from zdoctor.tests.often import often
 
 CHROMA = "chroma in diffusers"
 KLEIN = "flux2_klein_4b in diffusers"
@@ -199,7 +200,7 @@ def spellings(family: str, prefix: str) -> list[tuple[str, str, float | None]]:
 
 
 # Loading takes long: under each prefix those that diffusers' loaders tell apart by rules of their own.
-OFTEN = ("zimage", "flux", KLEIN, "qwen_image", "wan21", "sd15")
+OFTEN = ("flux", KLEIN, "sd15")
 CASES = [
     pytest.param(prefix, family, marks=[] if family in OFTEN or prefix == USUAL[1] else [pytest.mark.thorough])
     for family, prefix in product(SMALL, PREFIXES)
@@ -292,8 +293,12 @@ def test_magnitudes_that_diffusers_takes(family: str, prefix: str, magnitude: st
         assert bool(without_magnitude(lora, "ComfyUI")) == (magnitude == "lora_magnitude_vector")
 
 
-@pytest.mark.parametrize("family", ["zimage", "flux", "qwen_image", KLEIN, "wan21", "hidream"])
-@pytest.mark.parametrize("prefix", ["transformer.", "diffusion_model.", "lycoris_"])
+LOKR = product(
+    ("zimage", "flux", "qwen_image", KLEIN, "wan21", "hidream"), ("transformer.", "diffusion_model.", "lycoris_")
+)
+
+
+@pytest.mark.parametrize(("family", "prefix"), often(LOKR, 4))
 @pytest.mark.parametrize("alpha", [None, 1.0])
 def test_a_lokr_that_diffusers_takes(family: str, prefix: str, alpha: float | None, tmp_path: Path) -> None:
     pairs, tensors = small_pairs(family), {}

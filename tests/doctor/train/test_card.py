@@ -164,6 +164,7 @@ def check_watched(name: str, answer: dict[str, Any]) -> None:
     assert set(waits) | set(answer["drawing"]) <= OWN.get(name, set()), name
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nobody breaks a real card")
 def test_a_card_that_fails_leaves_the_last_good_save(
     library: Path | None, tiny: Path, circles: Path, tmp_path: Path

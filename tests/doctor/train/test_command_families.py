@@ -15,6 +15,7 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.tests.flux2 import TINY, Flux2Transformer2DModel
+from zdoctor.tests.often import often
 from zdoctor.tests.sdxl import trainable_sdxl
 
 from .parts import transformer_tensors, write
@@ -84,7 +85,7 @@ def test_flux2_dev(here: Path, flux2_dev: Path, circles: Path, capsys: pytest.Ca
     assert "transformer.transformer_blocks.0.ff_context.linear_in.lora_A.weight" in keys
 
 
-@pytest.mark.parametrize("number", ["4b", "9b"])
+@pytest.mark.parametrize("number", often(["4b", "9b"]))
 def test_flux2_klein(here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
     of_images = {"dataset": {"control_path": str(circles)}, "sample": {"prompts": [f"a --ctrl_img {circles}/0.png"]}}
     keys = trained(config(flux2, circles, f"flux2_klein_{number}", **(of_images if number == "4b" else {})), capsys)

@@ -45,7 +45,7 @@ Trained = Callable[..., Any]
 
 
 # Whose steps take the longest, and are those of others.
-THOROUGH = ("FLUX.2 dev", "Qwen-Image-Edit", "Qwen-Image-Edit-Plus")
+THOROUGH = ("FLUX.2 dev", "Qwen-Image", "Qwen-Image-Edit", "Qwen-Image-Edit-Plus")
 
 
 def each_family() -> list[Any]:

@@ -60,7 +60,7 @@ def losses(output: str) -> list[float]:
 
 @pytest.mark.parametrize(
     ("batch", "accumulation", "accelerated"),
-    [pytest.param(2, 1, True, marks=pytest.mark.thorough), (3, 3, False)],
+    [(2, 1, True), pytest.param(3, 3, False, marks=pytest.mark.thorough)],
 )
 def test_two_processes_make_the_losses_of_one(
     here: Path,

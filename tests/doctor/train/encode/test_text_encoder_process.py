@@ -37,6 +37,7 @@ def as_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+@pytest.mark.thorough
 def test_it_gives_what_this_process_would(tiny: Path, tmp_path: Path) -> None:
     process = TextEncoderProcess()
     process.start()

@@ -16,6 +16,7 @@ from zdoctor.doctor.model.recipe import Network
 from zdoctor.doctor.train.kernels.quantized_linear import QuantizedLinear, quantize_rows
 from zdoctor.doctor.train.network.lora import add_adapter_removal, add_network, as_saved, trainable_parameters
 from zdoctor.doctor.train.weights.training_adapter import LoraDelta
+from zdoctor.tests.often import often
 
 from ..patient import go, run_with
 from ..test_train import PROMPT, pipeline, pipeline_latent, sampled
@@ -189,7 +190,7 @@ def test_a_dora_in_the_real_pipeline_is_the_trained_model(tiny: Path, circles: P
     torch.testing.assert_close(ours, after, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["dora", "loha", "oft"])
+@pytest.mark.parametrize("kind", often(["dora", "loha", "oft"]))
 def test_it_goes_on_bit_for_bit(kind: str, tiny: Path, circles: Path, tmp_path: Path) -> None:
     network = {"type": kind, "rank": 2, "alpha": 1.0, "scale": 1.0}
     once = go(run_with(steps=2, network=network), tiny, circles, tmp_path / "once")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from zdoctor.tests.often import often
+
 TRAIN = """
 from zdoctor.doctor.train import TrainError, _loop
 try:
@@ -37,7 +39,7 @@ print(Qwen3Model(Qwen3Config(vocab_size=8, hidden_size=8, intermediate_size=8, *
 """
 
 
-@pytest.mark.parametrize("script", [TRAIN.format(lean=True), ENCODE], ids=["train", "encode"])
+@pytest.mark.parametrize("script", often([TRAIN.format(lean=True), ENCODE]), ids=["train", "encode"])
 def test_quantizers_for_another_pytorch_end_no_run(script: str, tmp_path: Path) -> None:
     """The runner uses none of them; ai-toolkit's environment has all."""
     for name, version in (("torchao", "0.18.0"), ("bitsandbytes", "0.50.2")):

@@ -28,6 +28,7 @@ from zdoctor.doctor.train.step.loss import preserved_prompt
 from zdoctor.doctor.train.step.trainer import Trainer
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer, fill_transformer
 from zdoctor.tests.changes import changed
+from zdoctor.tests.often import often
 
 from ..patient import Recorder, go, run_with, written
 
@@ -103,7 +104,7 @@ def answers(made: Trainer, model: Any, index: int, texts: list[str], monkeypatch
 @pytest.mark.parametrize("network", ["lora", "lokr"])
 @pytest.mark.parametrize(
     ("settings", "factor"),
-    [(CLASS, 1.0), (BLANK, 1.0), ({**BLANK, "train__blank_prompt_preservation_multiplier": 0.5}, 0.5)],
+    often([(CLASS, 1.0), (BLANK, 1.0), ({**BLANK, "train__blank_prompt_preservation_multiplier": 0.5}, 0.5)], 2),
 )
 def test_the_second_part_is_what_has_changed(
     tiny: Path,

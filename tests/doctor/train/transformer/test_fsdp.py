@@ -33,6 +33,7 @@ from zdoctor.doctor.train.weights.safetensors_files import TensorEntry
 from zdoctor.doctor.train.weights.training_adapter import read_training_adapter
 from zdoctor.doctor.train.weights.weight_cache import WeightCache
 from zdoctor.tests.changes import changed
+from zdoctor.tests.often import often
 
 from ..launched import Together
 from ..patient import Recorder, go, run_with
@@ -153,7 +154,7 @@ def encoded(run: Run, model: Path, images: Path, output: Path) -> None:
     shutil.copytree(folder / ".cache", output / ".cache")
 
 
-@pytest.mark.parametrize(("name", "kind", "network"), [("zimage", "int8", "lora"), ("flux", "none", "dora")])
+@pytest.mark.parametrize(("name", "kind", "network"), often([("zimage", "int8", "lora"), ("flux", "none", "dora")]))
 def test_a_run_is_the_same_with_a_shared_base(
     tiny: Path, flux: Path, circles: Path, tmp_path: Path, adapter: Path, name: str, kind: Quantization, network: str
 ) -> None:
