@@ -11,8 +11,9 @@ that count in 1024s are taken as GiB. The prediction is what `zdoctor check` say
 machine: what is given out at the peak, and the context. With --rehearsed (the checkouts of SimpleTuner, of
 musubi-tuner, its src, and of sd-scripts, "A:B:C") steps are rehearsed in full on a copy of PyTorch's allocator
 (doctor/train/rehearsal/allocator.py), which says what it counts as given out, and what nvidia-smi would show: the
-last column, beside its error. A point that is `apart` is no figure of what can be predicted, and says why: it has
-a star, and is not counted.
+last column, beside its error. `usable` is how many of two people, who saw the points and their sources alone and no
+prediction, would take one for a measurement: of a run that was made, and of which the source fixes all that moves the
+peak by 5 %. A point that is none to either has a star, and is summed up apart.
 """
 
 from __future__ import annotations
@@ -173,13 +174,13 @@ class Point(NamedTuple):
     unit: str
     measured: str
     address: str
-    apart: str = ""
+    usable: int
 
 
 def points() -> Iterator[Point]:
     for line in POINTS.read_text("utf-8").splitlines()[1:]:
-        config, options, figure, *rest = line.split("\t")
-        yield Point(config, tuple(options.split()), float(figure), *rest)
+        config, options, figure, unit, measured, address, usable = line.split("\t")
+        yield Point(config, tuple(options.split()), float(figure), unit, measured, address, int(usable))
 
 
 def run_of(point: Point) -> Run:
@@ -294,12 +295,12 @@ def main(configs: list[str], *, rehearsed: bool) -> None:
     for point in points():
         if configs and point.config not in configs:
             continue
-        said, words = predicted(point), f"{point.config} {' '.join(point.options)}" + " *" * bool(point.apart)
+        said, words = predicted(point), f"{point.config} {' '.join(point.options)}" + " *" * (not point.usable)
         if isinstance(said, Unknown):
-            unknown += 1
+            unknown += point.usable > 0
             print(f"{words:110} {point.figure:7.2f}        – {said.reason}")
             continue
-        counts = not point.apart
+        counts = point.usable > 0
         errors[counts].append(said / GIB / point.figure - 1)
         line = f"{words:110} {point.figure:7.2f} {said / GIB:8.2f} {errors[counts][-1]:+7.1%}"
         if rehearsed:
