@@ -38,6 +38,7 @@ class OfTrainer:
     LoRA is in 16, "windows" that convolutions are trained, "full" that attention is computed in full. `alike`: each
     of several pictures holds what one does. Blocks of the list `adapted` have another LoRA, which does not learn.
     torchao leaves the Linears that `spared` finds as they are.
+    Of the ways that end in `kept` only what a step without checkpointing holds is written down, as the rest is in doubt.
     `unlike` is a key of a config by which blocks differ, with how many of them each of its values makes.
     """
 
@@ -50,6 +51,7 @@ class OfTrainer:
     everywhere: bool = False
     adapted: str = ""
     spared: str = ""
+    kept: str = "-"
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ())
     left_out_of_windows: str = ""
     scaled: bool = True

@@ -217,6 +217,8 @@ def _figures(name: str, config: Mapping[str, Any], lists: Mapping[str, str], way
         "before": rows_of(grid, wide, [_above(held.before, held.static) for held in again if held.before]),
         "lists": {},
     }
+    if name in OF_TRAINERS and way.endswith(OF_TRAINERS[name].kept):
+        again = []
     if WHOLE in lists:
         nothing = [0.0] * (NOTHING + 1)
         rows = (rows_of(grid, wide, [_above(held.whole, held.static) for held in runs]) for runs in (again, kept))

@@ -169,6 +169,7 @@ OF_SIMPLETUNER: Mapping[str, OfTrainer] = {
         next(source.configs for source in CLASSES if source.name == "UNet2DConditionModel"),
         left_out(*ATTENTION),
         (*WAYS, *(way + LOKR for way in WAYS)),
+        kept=LOKR,  # 0.5 to 0.9 GiB less is rehearsed than was measured where blocks are computed again
     ),
     "SimpleTuner/ZImageTransformer2DModel": _of(
         "z_image",

@@ -82,6 +82,8 @@ def placed(
         way = (run.recipe.precision.quantization or case.way) if "-kept" in case.way else case.way
         if run.recipe.offload.attention:
             way = "gradient_checkpointing_offload_attention"
+        elif case.sizes.steps.knows(case.way, again=False):
+            way = "gradient_checkpointing"
         return Unknown(f"what a step in {way} keeps in memory was not measured for this model")
     card = max(candidates, key=lambda gpu: _left(case, gpu), default=None)
     return Placed(replace(case, card=card), candidates, () if isinstance(seen, Unknown) else seen)

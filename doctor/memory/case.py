@@ -279,7 +279,7 @@ class Case:
     @property
     def is_known(self) -> bool:
         """Whether what a step holds was measured for this way of computing."""
-        return self.way in self.sizes.steps.ways
+        return self.sizes.steps.knows(self.way, again=self.recipe.offload.gradient_checkpointing)
 
     def step(self) -> dict[str, int]:
         """Activations and gradients of the largest pictures, at the highest of forward and backward."""

@@ -108,6 +108,13 @@ class Steps:
         """The lists of blocks in the order they run."""
         return tuple(next(iter(self.ways.values()))["one"]["lists"])
 
+    def knows(self, way: str, *, again: bool) -> bool:
+        """Whether it was mined what a step in this way holds, where blocks are computed `again` or all is kept."""
+        if way not in self.ways:
+            return False
+        whole = self.ways[way]["one"]["lists"].get(WHOLE)
+        return whole is None or not again or bool(whole["again"])
+
     def drawing(self, way: str, tokens: Tokens) -> int:
         """Bytes beside the weights while a picture is drawn."""
         return self._highest(self._rows(way, tokens)["drawing"], tokens)

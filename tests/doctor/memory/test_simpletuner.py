@@ -186,12 +186,28 @@ def test_sd_1_5_takes_what_was_measured(again: bool, measured: float) -> None:
     assert total / GIB == pytest.approx(measured, rel=0.05)
 
 
-def test_a_lokr_on_a_unet_is_not_guessed() -> None:
-    lokr = {"algo": "lokr", "linear_dim": 10000, "factor": 12}
-    options = {"model_family": "sdxl", "model_flavour": "base-1.0", "train_batch_size": 1}
-    run = run_of(options, ONE_SIGN, lycoris=lokr)
-    told = predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
-    assert isinstance(told, Unknown) and "LoKr" in told.reason
+LOKR = {"algo": "lokr", "bypass_mode": True, "linear_dim": 10000, "linear_alpha": 1, "factor": 12}
+
+
+def of_lokr(options: dict[str, Any]) -> Memory | Unknown:
+    attention = {"target_module": ["Attention"], "module_algo_map": {"Attention": {"factor": 12}}}
+    base = {"model_family": "sdxl", "model_flavour": "base-1.0", "train_batch_size": 1, "optimizer": "adamw_bf16"}
+    run = run_of({**base, **options}, {**ONE_SIGN, "resolution": 1024}, lycoris={**LOKR, "apply_preset": attention})
+    return predict(run, ModelFolder(run.recipe.base_model or "", "absent", None), (), SYSTEM, (CARD,))
+
+
+@pytest.mark.parametrize(("options", "measured"), [({}, 13.03), (INT8, 13.72), (FP8, 26.22)])
+def test_a_lokr_on_a_unet_takes_what_was_measured(options: dict[str, Any], measured: float) -> None:
+    memory = of_lokr({**options, "gradient_checkpointing": False})
+    assert isinstance(memory, Memory), memory
+    total = sum(next(phase for phase in memory.phases if phase.name == STEP).items.values()) - CONTEXT
+    assert total / GIB == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize("options", [{}, INT8, FP8])
+def test_a_lokr_on_a_unet_that_computes_again_is_not_guessed(options: dict[str, Any]) -> None:
+    told = of_lokr(options)
+    assert isinstance(told, Unknown) and "gradient_checkpointing" in told.reason
 
 
 def test_what_a_format_keeps_for_backward_is_known_or_not_guessed() -> None:
