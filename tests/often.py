@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
+from random import Random
 from typing import Any
 
 import pytest
 
 
 def often(cases: Iterable[Any], one_in: int = 3) -> list[Any]:
-    """One of so many, the first among them; the others are marked thorough."""
-    return [
-        pytest.param(
-            *(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.thorough] if at % one_in else []
-        )
-        for at, case in enumerate(cases)
-    ]
+    """One of so many, the first and others that were drawn once; the rest are marked thorough."""
+    each = [case if isinstance(case, tuple) else (case,) for case in cases]
+    kept = {0, *Random(0).sample(range(1, len(each)), ceil(len(each) / one_in) - 1)}
+    return [pytest.param(*case, marks=[] if at in kept else [pytest.mark.thorough]) for at, case in enumerate(each)]
