@@ -11,9 +11,9 @@ that count in 1024s are taken as GiB. The prediction is what `zdoctor check` say
 machine: what is given out at the peak, and the context. With --rehearsed (the checkouts of SimpleTuner, of
 musubi-tuner, its src, and of sd-scripts, "A:B:C") steps are rehearsed in full on a copy of PyTorch's allocator
 (doctor/train/rehearsal/allocator.py), which says what it counts as given out, and what nvidia-smi would show: the
-last column, beside its error. `usable` is how many of two people, who saw the points and their sources alone and no
+last column, beside its error. `usable` is how many of three people, who saw the points and their sources alone and no
 prediction, would take one for a measurement: of a run that was made, and of which the source fixes all that moves the
-peak by 5 %. A point that is none to either has a star, and is summed up apart.
+peak by 5 %. A point that is none to any has a star, and is summed up apart.
 """
 
 from __future__ import annotations
