@@ -38,7 +38,7 @@ class OfTrainer:
     LoRA is in 16, "windows" that convolutions are trained, "full" that attention is computed in full. `alike`: each
     of several pictures holds what one does. Blocks of the list `adapted` have another LoRA, which does not learn.
     torchao leaves the Linears that `spared` finds as they are.
-    Of the ways that end in `kept` only what a step without checkpointing holds is written down, the rest being in doubt.
+    Of the ways that end in `kept` only a step without checkpointing is written down, the rest being in doubt.
     `unlike` is a key of a config by which blocks differ, with how many of them each of its values makes.
     """
 
