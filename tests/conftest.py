@@ -30,8 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the golden outputs instead of comparing them")
 
 
+def pytest_collection() -> None:
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What all imports made stays: looking through it for garbage again and again was half of a tiny training run."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

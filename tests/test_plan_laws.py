@@ -16,9 +16,8 @@ from zdoctor.doctor.examine.examination import Examination
 from zdoctor.doctor.model import Finding, Fix, Plan, ReplaceText, Report, SetValue, Step, TrainingEffect, WriteText
 from zdoctor.doctor.model.record import replace
 from zdoctor.tests.machines import load
-from zdoctor.tests.often import often
 from zdoctor.tests.simulate import Record
-from zdoctor.tests.test_laws import CONFIGS, PAIRS, first_look, key, look
+from zdoctor.tests.test_laws import CONFIGS, OFTEN, first_look, key, look
 
 WIDTHS: list[tuple[TrainingEffect, bool]] = [("none", False), ("changes-result", False), ("changes-result", True)]
 COPIED = re.compile(r'(?:robocopy|cp -rL) "([^"]+)"')
@@ -89,7 +88,7 @@ def require_proven(
     assert not {rule for rule, _ in new} - unknown, f"new errors: {new}"
 
 
-@pytest.mark.parametrize(("machine", "config"), often(PAIRS))
+@pytest.mark.parametrize(("machine", "config"), OFTEN)
 def test_a_plan_for_any_two_findings_never_contradicts_itself(machine: str, config: str) -> None:
     seen = first_look(machine, config)
     for pair in [seen.report.findings, *combinations(seen.report.findings, 2)]:
@@ -98,7 +97,7 @@ def test_a_plan_for_any_two_findings_never_contradicts_itself(machine: str, conf
             require_consistent(seen, report, prescribe(report, allow=allow, asked=asked))
 
 
-@pytest.mark.parametrize(("machine", "config"), often(PAIRS))
+@pytest.mark.parametrize(("machine", "config"), OFTEN)
 def test_every_edit_that_is_offered_cures_and_brings_no_error(machine: str, config: str) -> None:
     seen, text, record = first_look(machine, config), CONFIGS[config].read_text(encoding="utf-8"), load(machine)
     offered = [(finding, fix) for finding in seen.report.findings for fix in finding.fixes if edits_of(fix)]
