@@ -60,7 +60,9 @@ def no_training_pictures(run: Run, datasets: tuple[DatasetFolder, ...], files: F
 
 
 def _outside_numbered(run: Run, files: Files) -> Iterator[Finding]:
-    """A folder without numbered folders, or with pictures beside them."""
+    """A folder without numbered folders, or with pictures beside them; a list of pictures needs none."""
+    if run.setting("in_json"):
+        return
     for dataset in run.recipe.datasets:
         entry = files.at(dataset.folder) if dataset.key.endswith("_data_dir") else None
         if entry is None or entry.kind != "folder":

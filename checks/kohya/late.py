@@ -67,10 +67,10 @@ _IN_FILE = "{text}, the {option} of a dataset, does not exist."
 def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Iterator[Finding]:
     """A settings or dataset file, prompts, weights or a saved state that are not there.
 
-    What: The file of --config_file, --dataset_config, --sample_prompts, --network_weights or --base_weights, or the
-    folder of --resume does not exist, or what --resume names is a file or a folder without a saved state; or the
-    prompts are in a file that ends in none of .txt, .toml and .json. Or a dataset names a list of its pictures
-    (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory that is not there.
+    What: The file of --config_file, --dataset_config, --in_json, --sample_prompts, --network_weights or
+    --base_weights, or the folder of --resume does not exist, or what --resume names is a file or a folder without a
+    saved state; or the prompts are in a file that ends in none of .txt, .toml and .json. Or a dataset names a list of
+    its pictures (image_jsonl_file, video_jsonl_file, metadata_file) or a control_directory that is not there.
     Why: They are opened when they are needed: the prompts after the captions were encoded, the weights after the
     whole model was loaded, the state after everything was prepared.
     Repair: Name the file, or leave the option out.
@@ -100,7 +100,7 @@ def missing_file_beside_the_model(run: Run, files: Files, elsewhere: str) -> Ite
             run.where(option),
             message,
             otherwise="The trainer stops at once."
-            if of_datasets or option == "config_file"
+            if of_datasets or option in ("config_file", "in_json")
             else "The run ends when it opens it, after the model was loaded.",
             evidence={"option": option.rpartition("/")[2]},
             text=text,

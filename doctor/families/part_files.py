@@ -177,6 +177,7 @@ def other_files(run: Run) -> tuple[tuple[str, str], ...]:
     settings = (
         *(["config_file"] if run.unread.startswith("--config_file") else []),
         *([] if run.homes else ["dataset_config"]),
+        *([] if run.setting("dataset_config") else ["in_json"]),  # which is ignored beside it
     )
     for option in (*settings, *options):
         written = run.setting(option)

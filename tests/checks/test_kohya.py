@@ -149,6 +149,7 @@ FLUX_SICK: list[tuple[str, dict[str, object], tuple[str, str]]] = [
     ("no prompts", {"sample_prompts": "nowhere.txt"}, ("KOH012", "/sample_prompts")),
     ("prompts in place of a file", {"sample_prompts": "d"}, ("KOH012", "/sample_prompts")),
     ("no weights", {"network_weights": "/nowhere.safetensors"}, ("KOH012", "/network_weights")),
+    ("no list of pictures", {"in_json": "/nowhere.json", "train_data_dir": "d/10_cat"}, ("KOH012", "/in_json")),
     ("an optimizer's slip", {"optimizer_type": "AdamW8bits"}, ("KOH013", "/optimizer_type")),
     ("torch's, in small letters", {"optimizer_type": "rmsprop"}, ("KOH013", "/optimizer_type")),
     ("a schedule's slip", {"lr_scheduler": "cosine_with_restart"}, ("KOH013", "/lr_scheduler")),
@@ -342,6 +343,13 @@ def test_eight_bits_are_a_matter_of_memory(tmp_path: Path, monkeypatch: pytest.M
     assert findings(flux(tmp_path, monkeypatch, pretrained_model_name_or_path=other)) == [
         ("KOH003", "/pretrained_model_name_or_path")
     ]
+
+
+def test_pictures_of_a_list_need_no_numbered_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures(tmp_path / "e")
+    (tmp_path / "meta.json").write_text("{}")
+    assert not findings(flux(tmp_path, monkeypatch, train_data_dir="e", in_json="meta.json"))
+    assert findings(flux(tmp_path, monkeypatch, train_data_dir="e")) == [("KOH004", "/train_data_dir")]
 
 
 def test_a_folder_of_one_caption_is_a_way_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
