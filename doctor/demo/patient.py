@@ -117,8 +117,8 @@ def paint(folder: Path) -> None:
 def break_cache(snapshot: Path) -> None:
     """An interrupted update as found in the wild: a half re-saved shard, a lost file, a lost ref, a leftover."""
     index = json.loads((snapshot / "transformer" / INDEX).read_text(encoding="utf-8"))
-    shard = snapshot / "transformer" / index["weight_map"]["layers.3.attention.to_q.weight"]
-    _drop_tensors(shard, "layers.3.attention")
+    shard = snapshot / "transformer" / index["weight_map"]["layers.1.attention.to_q.weight"]
+    _drop_tensors(shard, "layers.1.attention")
     lost = snapshot / "vae" / "diffusion_pytorch_model.safetensors"
     lost.resolve().unlink()
     root = snapshot.parent.parent

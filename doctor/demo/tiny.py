@@ -19,7 +19,7 @@ from ..families.components.autoencoder_kl import VAE
 if TYPE_CHECKING:
     from torch import Tensor
 
-LAYERS = 4
+LAYERS = 2
 DIM = 96
 FEED_FORWARD = 256
 CAPTION_DIM = 32
@@ -53,7 +53,7 @@ WORDS = (
 
 
 def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
-    """Write a complete diffusers folder of a tiny Z-Image pipeline (about 6 MB, float32) to `folder`.
+    """Write a complete diffusers folder of a tiny Z-Image pipeline (about 5 MB, float32) to `folder`.
 
     The transformer lies in several shards with an index. The same seed gives the same weights. Raises ImportError
     where the `train` extra is missing, OSError where the folder cannot be written.

@@ -129,7 +129,7 @@ def one_gone_of_diffusers(tensors: Tensors) -> Tensors:
 
 
 def a_layer_gone(tensors: Tensors) -> Tensors:
-    return {n: v for n, v in tensors.items() if not n.startswith("layers.3.")}
+    return {n: v for n, v in tensors.items() if not n.startswith("layers.1.")}
 
 
 def one_more(tensors: Tensors) -> Tensors:
@@ -179,7 +179,7 @@ def flux_of_comfy(tensors: Tensors) -> Tensors:
 SICK: dict[Callable[[Tensors], Tensors], tuple[str, str]] = {
     one_gone: ("MDL001", FUSED),
     one_gone_of_diffusers: ("MDL001", "layers.1.attention.to_q.weight"),
-    a_layer_gone: ("MDL001", "all of layers.3"),
+    a_layer_gone: ("MDL001", "all of layers.1"),
     one_more: ("MDL002", "norm_final.weight"),
     prefixed: ("MDL002", PREFIX),
     whole_model: ("MDL002", "a whole model in one file"),

@@ -25,7 +25,7 @@ from ..patient import run_with
 CPU = torch.device("cpu")
 MODELS = ("tiny", "wide_flux")
 # Of each model: the tensors of its LoRA, and its latents' channels.
-SIZES = {"ZImageTransformer2DModel": (4 * 8 * 2, 16), "FluxTransformer2DModel": (2 * (2 * 14 + 3 * 6), 4)}
+SIZES = {"ZImageTransformer2DModel": (2 * 8 * 2, 16), "FluxTransformer2DModel": (2 * (2 * 14 + 3 * 6), 4)}
 KINDS: tuple[Quantization, ...] = ("int8", "float8", "nf4")
 
 
