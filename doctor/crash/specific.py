@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from ..model.crashes import Failure, Known
 from ..model.record import replace
@@ -18,11 +18,12 @@ def closest(failure: Failure) -> Known | None:
     return next(iter(by_closeness(fitting(failure))), None)
 
 
-def fitting(failure: Failure) -> list[Known]:
+@lru_cache(maxsize=8)  # asked once for which failure ended a run, and once for what is known of it
+def fitting(failure: Failure) -> tuple[Known, ...]:
     """All that match a failure, in the table's order."""
     entries, message = _by_needed(), failure.message
     asked = entries.having(entries.said(f"{message}\n{' '.join(message.split())}"))
-    return [one for one in asked if one.matches(failure)]
+    return tuple(one for one in asked if one.matches(failure))
 
 
 @cache

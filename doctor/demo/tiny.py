@@ -52,7 +52,7 @@ WORDS = (
 )
 
 
-def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
+def build_tiny_pipeline(folder: Path, *, seed: int = 0, layers: int = LAYERS) -> None:
     """Write a complete diffusers folder of a tiny Z-Image pipeline (about 5 MB, float32) to `folder`.
 
     The transformer lies in several shards with an index. The same seed gives the same weights. Raises ImportError
@@ -64,7 +64,7 @@ def build_tiny_pipeline(folder: Path, *, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        _transformer(folder / "transformer")
+        _transformer(folder / "transformer", layers)
         _vae(folder / "vae")
         _text_encoder(folder / "text_encoder", vocabulary=_tokenizer(folder / "tokenizer"))
     scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=1000, shift=3.0, use_dynamic_shifting=False)
@@ -101,7 +101,7 @@ def build_tiny_adapter(file: Path, *, seed: int = 0) -> None:
     save_file(tensors, str(file), metadata={"format": "pt"})
 
 
-def _transformer(folder: Path) -> None:
+def _transformer(folder: Path, layers: int) -> None:
     import torch
     from diffusers.models.transformers.transformer_z_image import ZImageTransformer2DModel
 
@@ -109,7 +109,7 @@ def _transformer(folder: Path) -> None:
         dim=DIM,
         n_heads=2,
         n_kv_heads=2,
-        n_layers=LAYERS,
+        n_layers=layers,
         n_refiner_layers=1,
         in_channels=LATENT_CHANNELS,
         cap_feat_dim=CAPTION_DIM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from string import digits
 from typing import Protocol
 
@@ -62,7 +62,7 @@ class Failure:
     begin: int = 0
     log: Log | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.type.rpartition(".")[2]
 

@@ -63,7 +63,7 @@ NAMES = [
     *((name, "d", None) for name in ("hidream", "ltx2", "ernie_image")),
     *(("sd15", names, alpha) for names, alpha in (("d", None), ("o", 1.0))),
 ]
-OFTEN = ("zimage", "flux", "wan21", "anima")
+OFTEN = ("flux", "wan21")
 SPELT = [pytest.param(*one, marks=[] if one[0] in OFTEN else [pytest.mark.thorough]) for one in NAMES]
 
 

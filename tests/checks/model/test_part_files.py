@@ -17,6 +17,7 @@ from zdoctor.doctor.families.record.shapes import Shapes
 from zdoctor.doctor.model import Finding, ModelFolder, Run
 from zdoctor.doctor.rules import Unestablished
 from zdoctor.tests import part_files as made
+from zdoctor.tests.often import often
 from zdoctor.tests.patients import OF_FILE, Part, scaled
 
 
@@ -186,7 +187,7 @@ def test_other_models_of_musubi_tuner(
 OF_FILES_ALONE = [name for name in made.OF_MUSUBI if in_diffusers(family_of(name)).own is None]
 
 
-@pytest.mark.parametrize("architecture", OF_FILES_ALONE)
+@pytest.mark.parametrize("architecture", often(OF_FILES_ALONE, 2))
 def test_every_damage_to_a_model_of_musubi_tuner_is_found(architecture: str, tmp_path: Path) -> None:
     found = 0
     for option, shapes in made.musubi_shapes(architecture).items():

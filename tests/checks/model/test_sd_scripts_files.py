@@ -19,6 +19,7 @@ from zdoctor.doctor.probe.files import probe_files
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import NotApplicable, Unestablished
 from zdoctor.doctor.trainers.read import Reading
+from zdoctor.tests.often import often
 from zdoctor.tests.part_files import ae, flux, probed, write
 from zdoctor.tests.patients import BROKEN, CHANGES, Part, patient
 from zdoctor.tests.patients import write as write_header
@@ -57,7 +58,7 @@ def test_a_healthy_model_is_silent(name: str, alone: bool) -> None:
     assert said(run, probed(run)) == ([], True)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", often(FAMILIES, 2))
 def test_every_damage_is_found(name: str, tmp_path: Path) -> None:
     parts, count = parts_of(name), 0
     for component, (option, shapes) in parts.items():

@@ -17,6 +17,8 @@ from zdoctor.doctor.model import Fix, InstallPackages, Plan
 from zdoctor.tests.environments import offline, put, venv, wheel
 
 NAMESPACE = {"shared/alpha/__init__.py": "x = 1\n"}
+# Of what is alike after either the quicker one is tried each time.
+SELDOM_PIP = [pytest.param("pip", marks=pytest.mark.thorough), "uv"]
 OTHER = {"shared/other/__init__.py": "x = 1\n"}
 
 
@@ -105,6 +107,7 @@ def test_what_would_change_is_told_before(root: Path) -> None:
     assert tree(root) == before
 
 
+@pytest.mark.parametrize("root", SELDOM_PIP, indirect=True)
 def test_two_passes_over_one_package_are_taken_back_together(root: Path, tmp_path: Path) -> None:
     before = tree(root)
     first = apply(plan(root, "alpha==2.0"), state=tmp_path / "state")
@@ -142,6 +145,7 @@ def test_an_index_that_is_not_reached_is_named(root: Path, tmp_path: Path, monke
     assert tree(root) == before
 
 
+@pytest.mark.parametrize("root", SELDOM_PIP, indirect=True)
 def test_a_stop_in_the_middle_leaves_everything_as_it_was(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +182,7 @@ def test_one_that_counts_as_installed_comes_once_more_beside_another(root: Path,
     assert set(before) - set(tree(root)) == {str((site(root) / "beta" / "__init__.py").relative_to(root))}
 
 
+@pytest.mark.parametrize("root", SELDOM_PIP, indirect=True)
 def test_what_the_user_changed_since_is_not_lost(root: Path, tmp_path: Path) -> None:
     done = apply(plan(root, "gamma"), state=tmp_path / "state")
     (site(root) / "gamma" / "__init__.py").write_text("patched = True\n")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver fork
 
 
 @pytest.mark.parametrize(
-    "mode, stride", [("kill", 3), ("undo", 8), ("full", 8), ("interrupt", 11), ("recover", 11), ("second", 11)]
+    "mode, stride", [("kill", 7), ("undo", 9), ("full", 12), ("interrupt", 12), ("recover", 12), ("second", 12)]
 )
 def test_at_every_so_many_points(tmp_path: Path, mode: str, stride: int) -> None:
     memory = Path("/dev/shm")  # thousands of forced writes: where there is a disk in memory, use it

@@ -37,6 +37,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny pipeline with blocks enough to come and go. Read only."""
+    folder = tmp_path_factory.mktemp("deep") / "model"
+    build_tiny_pipeline(folder, layers=4)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny pipeline of Flux.1-dev. Read only: copy what a test changes."""
     return trainable_flux(tmp_path_factory.mktemp("flux") / "model")

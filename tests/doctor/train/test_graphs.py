@@ -18,8 +18,9 @@ OFTEN: list[Way] = [("zimage", "int8")]
 SELDOM: list[Way] = [(name, "int8") for name in TINY if name not in ("zimage", KLEIN_9B)]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(torch.version.cuda is not None, reason="the card without numbers needs a PyTorch without CUDA")
-@pytest.mark.parametrize("ways", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["often", "seldom"])
+@pytest.mark.parametrize("ways", [OFTEN, SELDOM], ids=["often", "seldom"])
 def test_each_kind_of_block_is_one_graph_each_way(ways: list[Way], tmp_path: Path) -> None:
     asked = []
     for number, (architecture, kind) in enumerate(ways):

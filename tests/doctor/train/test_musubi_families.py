@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.check import check
+from zdoctor.tests.often import often
 from zdoctor.tests.part_files import musubi_command
 
 from . import musubi_parts as made
@@ -65,7 +66,7 @@ def test_flux2(
     assert "Finished: 2 steps." in said
 
 
-@pytest.mark.parametrize("architecture", ["qwen_image", "qwen_image_edit", "qwen_image_edit_plus"])
+@pytest.mark.parametrize("architecture", often(["qwen_image", "qwen_image_edit", "qwen_image_edit_plus"], 2))
 def test_qwen_image(architecture: str, here: Path, qwen_image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every Linear of its blocks, the modulation's too: what musubi-tuner leaves out by "_mod_" has no such name."""
     model = made.qwen_image_model(here / "model", qwen_image)

@@ -94,8 +94,10 @@ def test_embeddings_are_those_of_the_pipeline(sdxl: Path, tmp_path: Path) -> Non
     assert 0.0 < (coarse["states"] - plain["states"]).norm() / plain["states"].norm() < 0.1
 
 
-@pytest.mark.parametrize("velocity", [False, True])
-@pytest.mark.parametrize("windows", [0, 3])
+@pytest.mark.parametrize(
+    ("windows", "velocity"),
+    [(0, False), (3, True), *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((3, False), (0, True)))],
+)
 def test_prediction_loss_and_gradients_are_those_of_diffusers_training_example(
     sdxl: Path, tmp_path: Path, velocity: bool, windows: int
 ) -> None:

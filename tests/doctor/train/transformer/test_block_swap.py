@@ -66,10 +66,10 @@ def gradients(model: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str
 
 @pytest.mark.parametrize("kind", ["none", "int8", "float8", "nf4", "float16"])
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_every_bit_is_the_same(tiny: Path, kind: Quantization, share: float) -> None:
-    model, parameters, _ = built(tiny, kind)
+def test_every_bit_is_the_same(deep: Path, kind: Quantization, share: float) -> None:
+    model, parameters, _ = built(deep, kind)
     plain = gradients(model, parameters)
-    model, parameters, _ = built(tiny, kind)
+    model, parameters, _ = built(deep, kind)
     size = sum(
         p.numel() * p.element_size() for b in transformer_blocks(model) for p in b.parameters() if not p.requires_grad
     )
@@ -79,19 +79,19 @@ def test_every_bit_is_the_same(tiny: Path, kind: Quantization, share: float) -> 
     assert all(torch.equal(found[key], plain[key]) for key in plain)
 
 
-def test_blocks_without_a_lora_behind_one_are_computed_again_too(tiny: Path) -> None:
+def test_blocks_without_a_lora_behind_one_are_computed_again_too(deep: Path) -> None:
     """sd-scripts' train_blocks=double with blocks_to_swap: backward goes through all that follows."""
     without = r"^layers\.[123]\."
-    model, parameters, _ = built(tiny, "int8", without)
+    model, parameters, _ = built(deep, "int8", without)
     plain = gradients(model, parameters)
-    model, parameters, back = built(tiny, "int8", without)
+    model, parameters, back = built(deep, "int8", without)
     assert back == transformer_blocks(model)[2:]
     swap_share(model, lora_targets(model, without), 1.0, CPU)
     found = gradients(model, parameters)
     assert found and all(torch.equal(found[key], plain[key]) for key in plain)
 
 
-def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_is_there_a_block_ahead(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story: list[str] = []
     fetch, turn = BlockSwap._fetch, BlockSwap._turn
 
@@ -112,7 +112,7 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(BlockSwap, "_fetch", fetched)
     monkeypatch.setattr(BlockSwap, "_turn", turned)
-    model, _, back = built(tiny, "int8")
+    model, _, back = built(deep, "int8")
     blocks = transformer_blocks(model)
     first = blocks.index(back[0])
     swap_blocks(model, blocks, CPU, first)
@@ -127,9 +127,9 @@ def test_each_block_is_there_a_block_ahead(tiny: Path, monkeypatch: pytest.Monke
     assert story == ["run 0", "fetch 1", *forward, "run 5", *backward]  # nothing is waited for any more
 
 
-def test_weights_that_are_overwritten_too_early_are_noticed(tiny: Path) -> None:
+def test_weights_that_are_overwritten_too_early_are_noticed(deep: Path) -> None:
     """Without checkpointing, backward needs what is no longer there."""
-    model, _, _ = built(tiny, "int8")
+    model, _, _ = built(deep, "int8")
     model.disable_gradient_checkpointing()  # type: ignore[operator]
     swap_blocks(model, transformer_blocks(model), CPU)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -143,8 +143,8 @@ def test_a_share_of_the_blocks_is_spread_evenly() -> None:
     assert spread(4, 0.0) == []
 
 
-def test_one_block_at_a_time_is_in_host_memory_twice(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _, blocks = built(tiny, "int8")
+def test_one_block_at_a_time_is_in_host_memory_twice(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, blocks = built(deep, "int8")
     before = [[weakref.ref(p) for p in block.parameters() if not p.requires_grad] for block in blocks]
     plain, done = module._at_home, [0]
 
@@ -158,7 +158,7 @@ def test_one_block_at_a_time_is_in_host_memory_twice(tiny: Path, monkeypatch: py
     assert done[0] == len(blocks) > 1
 
 
-def test_what_was_pinned_is_let_go_before_its_memory_is(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_pinned_is_let_go_before_its_memory_is(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the pages of an earlier run of the config stay taken, and CUDA copies them for what lies there next."""
     story: list[tuple[str, int]] = []
 
@@ -177,7 +177,7 @@ def test_what_was_pinned_is_let_go_before_its_memory_is(tiny: Path, monkeypatch:
         def synchronize(self, device: torch.device) -> None: ...
 
     monkeypatch.setattr(module, "CUDA", Card())
-    model, _, blocks = built(tiny, "int8")
+    model, _, blocks = built(deep, "int8")
     homes = [module._at_home(module._parts(block), torch.device("cuda")) for block in blocks]
     pinned = [("pinned", home.data_ptr()) for home in homes]
     assert story == pinned

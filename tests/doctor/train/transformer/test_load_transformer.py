@@ -125,8 +125,8 @@ def test_missing_tensors_are_named_and_diffusers_leaves_them_on_meta(transformer
 
 def test_a_config_with_more_layers_than_the_files_is_refused(transformer: Path) -> None:
     config = json.loads((transformer / "config.json").read_text())
-    (transformer / "config.json").write_text(json.dumps({**config, "n_layers": 5}))
-    with pytest.raises(TrainError, match=r"of the \d+ tensors .* layers\.4\."):
+    (transformer / "config.json").write_text(json.dumps({**config, "n_layers": 3}))
+    with pytest.raises(TrainError, match=r"of the \d+ tensors .* layers\.2\."):
         load(transformer)
 
 

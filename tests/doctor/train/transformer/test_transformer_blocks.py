@@ -38,11 +38,11 @@ def kept_bytes(model: torch.nn.Module) -> int:
 
 
 @pytest.mark.parametrize("interval", [2, 3])
-def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) -> None:
+def test_an_interval_keeps_more_and_changes_no_bit(deep: Path, interval: int) -> None:
     kept: dict[int, int] = {}
     found: dict[int, dict[str, Tensor]] = {}
     for each in (1, interval):
-        model, parameters, _ = built(tiny, "int8")
+        model, parameters, _ = built(deep, "int8")
         again = checkpoint_blocks(model, lora_targets(model), each)
         model.enable_gradient_checkpointing(gradient_checkpointing_func=again)  # type: ignore[operator]
         found[each] = gradients(model, parameters)
@@ -51,20 +51,20 @@ def test_an_interval_keeps_more_and_changes_no_bit(tiny: Path, interval: int) ->
     assert all(torch.equal(found[1][key], value) for key, value in found[interval].items())
 
 
-def test_blocks_without_a_lora_behind_one_keep_no_more_than_others(tiny: Path) -> None:
+def test_blocks_without_a_lora_behind_one_keep_no_more_than_others(deep: Path) -> None:
     kept: dict[str, int] = {}
     for without in ("", r"^layers\.[123]\."):
-        model, _, _ = built(tiny, "int8", without)
+        model, _, _ = built(deep, "int8", without)
         kept[without] = kept_bytes(model)
     assert max(kept.values()) == kept[""]
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: Path, kind: Quantization) -> None:
+def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(deep: Path, kind: Quantization) -> None:
     kept: dict[bool, int] = {}
     found: dict[bool, dict[str, Tensor]] = {}
     for suited in (False, True):
-        model, parameters, _ = built(tiny, kind)
+        model, parameters, _ = built(deep, kind)
         if suited:
             optimize_for_cpu(model, all_again=True)
         found[suited] = gradients(model, parameters)
@@ -75,9 +75,9 @@ def test_what_suits_a_cpu_changes_no_bit_and_keeps_matrices_of_one_block(tiny: P
 
 
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_blocks_are_traced_whole(tiny: Path, kind: Quantization) -> None:
+def test_blocks_are_traced_whole(deep: Path, kind: Quantization) -> None:
     """Everything but the making of kernels, which takes minutes; a part that Dynamo cannot follow would fail."""
-    model, _, _ = built(tiny, kind)
+    model, _, _ = built(deep, kind)
     plain = passed(model, 0)
     transformer_blocks(model)[-1].compile(backend="eager", fullgraph=True)
     found = passed(model, 0)
@@ -87,14 +87,14 @@ def test_blocks_are_traced_whole(tiny: Path, kind: Quantization) -> None:
 
 
 @pytest.mark.thorough
-def test_no_kind_of_call_is_left_uncompiled(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_kind_of_call_is_left_uncompiled(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a limit for each function, which all blocks share, Dynamo says so in the log and compiles no more."""
     import torch._dynamo as dynamo
     from torch._dynamo.utils import counters
 
     whole = torch.nn.Module.compile
     monkeypatch.setattr(torch.nn.Module, "compile", lambda block: whole(block, backend="eager"))
-    model, _, _ = built(tiny, "int8")
+    model, _, _ = built(deep, "int8")
     dynamo.reset()
     counters.clear()
     with dynamo.config.patch(recompile_limit=2):
