@@ -11,11 +11,11 @@ from zdoctor.doctor.families.network import described, lokr_factor, trained_weig
 from zdoctor.doctor.train.network.lora import add_network, lora_targets
 from zdoctor.doctor.train.settings.explain import explain
 from zdoctor.doctor.train.transformer.load_transformer import build_empty_transformer
-from zdoctor.tests.doctor.train.conftest import flux, tiny
+from zdoctor.tests.doctor.train.conftest import deep, flux
 
 from .runs import run_of, said, trained
 
-__all__ = ["flux", "tiny"]
+__all__ = ["deep", "flux"]
 # what the trainer's configure script writes (lycoris_defaults.py), with smaller factors
 FACTORS = {"Attention": {"factor": 4}, "FeedForward": {"factor": 2}}
 LOKR: dict[str, Any] = {
@@ -28,7 +28,7 @@ LOKR: dict[str, Any] = {
 }
 ATTENTION = {"apply_preset": {"target_module": ["Attention"]}}
 FLUX = {"model_family": "flux", "model_flavour": "dev"}
-# What LycorisNetwork of LyCORIS 3.2 makes of these files on the tiny models: how many Linears with how many weights,
+# What LycorisNetwork of LyCORIS 3.2 makes of these files on the deep models: how many Linears with how many weights,
 # and the shapes of one of them.
 MADE: list[tuple[dict[str, Any], dict[str, Any], int, int, str, dict[str, tuple[int, int]]]] = [
     ({}, LOKR, 42, 124872, "layers.0.feed_forward.w1", {"lokr_w1": (2, 2), "lokr_w2": (128, 48)}),
@@ -56,7 +56,7 @@ MADE: list[tuple[dict[str, Any], dict[str, Any], int, int, str, dict[str, tuple[
 
 @pytest.mark.parametrize(("written", "file", "linears", "weights", "name", "shapes"), MADE, ids=range(len(MADE)))
 def test_the_network_is_that_of_lycoris(
-    tiny: Path,
+    deep: Path,
     flux: Path,
     written: dict[str, Any],
     file: dict[str, Any],
@@ -66,7 +66,7 @@ def test_the_network_is_that_of_lycoris(
     shapes: dict[str, tuple[int, int]],
 ) -> None:
     run = trained(written, lycoris=file)
-    model = build_empty_transformer((flux if written else tiny) / "transformer")
+    model = build_empty_transformer((flux if written else deep) / "transformer")
     covered = lora_targets(model, run.recipe.network.excluded, refiners=run.recipe.network.refiners)
     assert len(covered) == linears
     everything = lora_targets(model, refiners=run.recipe.network.refiners)
