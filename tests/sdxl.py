@@ -41,7 +41,7 @@ _CLIP: dict[str, Any] = {
 _WORDS = ("<|startoftext|>", "<|endoftext|>", "!", "a</w>", "b</w>", "a", "ab</w>", "c</w>", "d</w>")
 
 
-def trainable_sdxl(folder: Path, depths: Sequence[int] = (1, 1, 2)) -> Path:
+def trainable_sdxl(folder: Path, depths: Sequence[int] = (1, 1, 1)) -> Path:
     """The pipeline of SDXL in small, with so many blocks in each of a level's attentions (published: 1, 2, 10)."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
