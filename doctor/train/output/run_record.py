@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime, timezone
+from functools import cache
 from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,7 +65,7 @@ def run_record(
         "git": git_state(Path(run.config)),
         "starts": [*before.get("starts", []), start],
         "machine": {"python": platform.python_version(), "system": platform.platform(), "device": device},
-        "packages": _packages(),
+        "packages": dict(_packages()),
         "computed_in": dtype,
         "kernels": dict(kernels),
         "seed": seed,
@@ -108,11 +109,13 @@ def git_state(config: Path) -> dict[str, Any] | None:
         return done.stdout.strip()
 
     try:
-        commit = ask("rev-parse", "HEAD")
-        changed = bool(ask("status", "--porcelain", "--", config.name))
+        lines = ask("status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--", config.name).splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"commit": commit, "config_differs": changed}
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    if commit == "(initial)":  # git's word for a branch without a commit
+        return None
+    return {"commit": commit, "config_differs": any(not line.startswith("#") for line in lines)}
 
 
 class RunFolder:
@@ -181,7 +184,8 @@ def _spread(steps: list[int], most: int) -> set[int]:
     return {steps[round(index * (len(steps) - 1) / (most - 1))] for index in range(most)}
 
 
-def _packages() -> dict[str, str]:
+@cache
+def _packages() -> Mapping[str, str]:
     found = {}
     for name in PACKAGES:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -91,7 +92,7 @@ def go(
     assert threading.current_thread() is threading.main_thread()
     encoded, cache = images / ".encoded", output / ".cache"
     if encoded.is_dir() and not cache.exists() and not fresh:
-        shutil.copytree(encoded, cache)
+        shutil.copytree(encoded, cache, copy_function=_shared)
     try:
         return train(
             Job(
@@ -108,4 +109,13 @@ def go(
         )
     finally:
         if cache.is_dir():
-            shutil.copytree(cache, encoded, dirs_exist_ok=True)
+            shutil.copytree(cache, encoded, dirs_exist_ok=True, copy_function=_shared)
+
+
+def _shared(one: str, other: str) -> None:
+    """A file of a cache is written once and replaced, never changed: it may lie in two caches."""
+    if not os.path.exists(other):
+        try:
+            os.link(one, other)
+        except OSError:  # two disks
+            shutil.copyfile(one, other)

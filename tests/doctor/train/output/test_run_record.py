@@ -199,6 +199,7 @@ def test_the_commit_of_the_config(tmp_path: Path) -> None:
     assert git_state(tmp_path / "nowhere" / "config.yaml") is None
     words = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        assert git_state(config) is None  # there is no commit yet
         subprocess.run([*words, *command], check=True)
     state = git_state(config)
     assert state is not None and len(state["commit"]) == 40 and not state["config_differs"]
