@@ -69,7 +69,7 @@ def split(tensors: Tensors, block: int) -> Tensors:
 plans = some.lists(some.tuples(some.sampled_from(CHANGES), some.integers(0, 10**6)), max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(plans, some.sets(some.integers(0, 1), max_size=2))
 def test_single_files(plan: list[tuple[Change, int]], blocks: set[int]) -> None:
     tensors = comfy_tensors()

@@ -116,6 +116,7 @@ def test_qwen_image_edit(
     assert "diffusion_model.transformer_blocks.0.attn.to_q.lora_A.weight" in trained(words, capsys)
 
 
+@pytest.mark.thorough
 def test_flux2_klein_from_its_authors_own_file(
     here: Path, flux2: Path, circles: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

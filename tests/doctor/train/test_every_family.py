@@ -48,9 +48,13 @@ Trained = Callable[..., Any]
 THOROUGH = ("FLUX.2 dev", "Qwen-Image", "Qwen-Image-Edit", "Qwen-Image-Edit-Plus")
 
 
-def each_family() -> list[Any]:
-    marks = {name: [pytest.mark.thorough] if name in THOROUGH else [] for name in FAMILIES}
+def each_family(*seldom: str) -> list[Any]:
+    marks = {name: [pytest.mark.thorough] if name in (*THOROUGH, *seldom) else [] for name in FAMILIES}
     return [pytest.param(tiny, id=name, marks=marks[name]) for name, tiny in FAMILIES.items()]
+
+
+# What each does by the same code.
+OF_ONE = pytest.mark.parametrize("tiny_one", each_family("Chroma"), indirect=True)
 
 
 @pytest.fixture(params=each_family())
@@ -77,6 +81,7 @@ def trained(tiny_one: Tiny, model: Path, circles: Path, tmp_path: Path) -> Train
     return train
 
 
+@OF_ONE
 def test_checkpointed_and_quantized_it_learns_alike(trained: Trained) -> None:
     plain = trained("plain", steps=3, quantization=None, gradient_checkpointing=False).losses
     again = trained("again", steps=3, quantization=None, gradient_checkpointing=True).losses
@@ -85,6 +90,7 @@ def test_checkpointed_and_quantized_it_learns_alike(trained: Trained) -> None:
         assert trained(kind, steps=3, quantization=kind).losses == pytest.approx(plain, rel=0.05)
 
 
+@OF_ONE
 def test_it_goes_on_bit_for_bit(trained: Trained) -> None:
     straight = trained("straight", steps=4)
     trained("halted", steps=2)

@@ -72,7 +72,8 @@ def test_every_part_is_that_of_the_folder_and_of_diffusers(pair: tuple[Path, Pat
         assert torch.equal(one.hidden_states[-2], other.hidden_states[-2]) and torch.equal(one[0], other[0])
 
 
-@pytest.mark.parametrize("kind", [pytest.param(None, marks=pytest.mark.thorough), "int8"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [None, "int8"])
 def test_it_trains_as_the_folder(pair: tuple[Path, Path], circles: Path, tmp_path: Path, kind: str | None) -> None:
     model, file = pair
     run = run_with(architecture="sdxl", steps=2, quantization=kind, noise_scheduler="ddpm")

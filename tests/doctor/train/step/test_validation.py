@@ -58,7 +58,7 @@ def test_the_evaluation_repeats_itself_and_does_not_disturb(tiny: Path, circles:
 
 def test_training_lowers_it(tiny: Path, circles: Path, tmp_path: Path) -> None:
     """The pictures differ by colour and place only, so what is learnt of four shows on the others."""
-    result = go(run_with(steps=40, rank=16, alpha=16, sample_every=0), tiny, circles, tmp_path, held_out=2)
+    result = go(run_with(steps=20, rank=16, alpha=16, sample_every=0), tiny, circles, tmp_path, held_out=2)
     (_, first), (_, last) = result.evaluations
     assert last < 0.95 * first
 
