@@ -15,6 +15,15 @@ from playwright.sync_api import Browser, sync_playwright
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # WCAG 2.1, 1.4.3: the contrast that text of any size needs.
 CONTRAST = 4.5
+# Each width and each scheme; one with the other where `-m thorough` asks for it.
+WINDOWS = pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "dark"),
+        (1000, "light"),
+        *(pytest.param(*seldom, marks=pytest.mark.thorough) for seldom in ((360, "light"), (1000, "dark"))),
+    ],
+)
 
 # Of each text its contrast with the ground behind it, by WCAG's formula, and its size.
 _TEXTS = """() => {

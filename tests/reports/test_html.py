@@ -10,7 +10,7 @@ import pytest
 from zdoctor.doctor.model import Finding, Fix, Outcome, Report
 from zdoctor.reports import Checked
 from zdoctor.reports.shown import shown
-from zdoctor.tests.browser import CONTRAST, Show
+from zdoctor.tests.browser import CONTRAST, WINDOWS, Show
 from zdoctor.tests.often import often
 from zdoctor.tests.reports.read_back import in_full
 
@@ -34,8 +34,7 @@ def hostile() -> str:
     return in_full("html", Report(SCRIPT, None, (finding,), unknown=unknown), version="0.1.0")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1000])
+@WINDOWS
 @pytest.mark.parametrize("case", ["kaggle", "healthy", "hostile"])
 def test_the_page_is_readable_at_any_width_and_in_the_dark(
     show: Show, tmp_path: Path, case: str, width: int, scheme: Literal["light", "dark"]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from zdoctor.doctor.train.output.html_report import ReportSample, html_report
-from zdoctor.tests.browser import CONTRAST, Show
+from zdoctor.tests.browser import CONTRAST, WINDOWS, Show
 
 HOSTILE = "<script>document.title = 'taken'</script>" + "a_name_without_any_end_" * 20
 RECORD: dict[str, Any] = {
@@ -23,8 +23,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1000])
+@WINDOWS
 def test_the_page_of_a_run_is_readable_at_any_width_and_in_the_dark(
     show: Show, tmp_path: Path, width: int, scheme: Literal["light", "dark"]
 ) -> None:
