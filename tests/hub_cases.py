@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from zdoctor.checks.hub import files as hub
 from zdoctor.checks.hub import use as hub_use
@@ -218,3 +221,17 @@ def _write(path: Path, text: str) -> None:
 
 CASES = [(sickness, layout) for sickness in SICK for layout in sickness.layouts]
 IDS = [f"{sickness.name}-{layout}" for sickness, layout in CASES]
+
+
+def in_one_layout(sick: Iterable[Sickness]) -> list[Any]:
+    """Each in one layout, the next in another; in all of them where `-m thorough` asks for it."""
+    return [
+        pytest.param(
+            sickness,
+            layout,
+            id=f"{sickness.name}-{layout}",
+            marks=[] if layout == sickness.layouts[at % len(sickness.layouts)] else [pytest.mark.thorough],
+        )
+        for at, sickness in enumerate(sick)
+        for layout in sickness.layouts
+    ]

@@ -14,12 +14,11 @@ from zdoctor.doctor.apply import ApplyError, apply, undo
 from zdoctor.doctor.examine.engine import prescribe
 from zdoctor.doctor.model import Plan, Report
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, VAE, Cache, download, load, picture, share
-from zdoctor.tests.hub_cases import CASES, IDS, SICK, Sickness, check, run_with, said
+from zdoctor.tests.hub_cases import SICK, Sickness, check, in_one_layout, run_with, said
 from zdoctor.tests.hub_server import HubServer
-from zdoctor.tests.often import often
 
 
-@pytest.mark.parametrize(("sickness", "layout"), often(CASES, 2), ids=IDS)
+@pytest.mark.parametrize(("sickness", "layout"), in_one_layout(SICK))
 def test_cure(
     caches: dict[str, Cache],
     server: HubServer,
@@ -71,7 +70,8 @@ def test_snapshots_that_are_gone_are_linked_again(
 
 @pytest.mark.parametrize("place", ["repository", "folder"])
 @pytest.mark.parametrize(
-    ("sickness", "layout"), often(case for case in CASES if case[0].download and case[0].name != "missing-unlisted")
+    ("sickness", "layout"),
+    in_one_layout(one for one in SICK if one.download and one.name != "missing-unlisted"),
 )
 def test_copy_on_this_machine_spares_the_download(
     caches: dict[str, Cache], tmp_path: Path, sickness: Sickness, layout: str, place: str

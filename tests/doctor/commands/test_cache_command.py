@@ -11,9 +11,8 @@ from zdoctor.doctor.cli import main
 from zdoctor.doctor.commands.cache import inventory, repair
 from zdoctor.tests.doctor.trees import snapshot
 from zdoctor.tests.hub_cache import BIG, MODEL, REPO, SHARD, Cache, load
-from zdoctor.tests.hub_cases import CASES, IDS, Sickness
+from zdoctor.tests.hub_cases import SICK, Sickness, in_one_layout
 from zdoctor.tests.hub_server import HubServer
-from zdoctor.tests.often import often
 from zdoctor.tests.reports.documents import valid
 
 Caches = dict[str, Cache]
@@ -92,7 +91,7 @@ def test_deep_proves_and_says_so(caches: Caches, tmp_path: Path, capsys: pytest.
     assert "verified    acme/tiny-image" in text and "next:" not in text
 
 
-@pytest.mark.parametrize(("sickness", "layout"), often(CASES, 2), ids=IDS)
+@pytest.mark.parametrize(("sickness", "layout"), in_one_layout(SICK))
 def test_a_cure_without_a_config(
     sickness: Sickness, layout: str, caches: Caches, server: HubServer, tmp_path: Path
 ) -> None:
@@ -115,7 +114,7 @@ def test_what_only_a_deep_look_finds_is_mended_by_what_it_says(
     caches: Caches, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = caches["linked"].copy(tmp_path / "hub")
-    sickness = next(case for case, _ in CASES if case.deep)
+    sickness = next(case for case in SICK if case.deep)
     sickness.spoil(cache)
     assert run(REPO, "--deep") == 1
     command = capsys.readouterr().out.split("next: zdoctor cache ", 1)[1].split("   ")[0]

@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from PIL import Image
 
 from zdoctor.doctor.train.output.html_report import ReportSample, html_report
