@@ -51,7 +51,7 @@ class OfTrainer:
     everywhere: bool = False
     adapted: str = ""
     spared: str = ""
-    kept: str = "-"
+    kept: str = ""
     unlike: tuple[str, tuple[tuple[int, Any], ...]] = ("", ())
     left_out_of_windows: str = ""
     scaled: bool = True

@@ -10,12 +10,10 @@ from ...doctor.model.record import dataclass
 from ...doctor.model.schema import Section
 from ...doctor.model.unfinished import UNLESS_YOURS_READS
 from ...doctor.rules import prevents, rule
-from ...doctor.trainers import trainer_of
+from ...doctor.trainers import loaded, trainer_of
 from ...doctor.trainers.alike import alike
 from ..keys.misspelled import likeness
 from ..keys.places import key_span, key_where
-from ..kohya import TRAINERS as KOHYA
-from ..kohya.arguments import entry_of
 
 MOST_NEAREST = 50
 _TOP = frozenset(("job", "config", "meta"))
@@ -178,7 +176,9 @@ def _finding(
     refused: bool = False,
     decisive: str = "",
 ) -> Finding:
-    processes, entry = trainer_of(schema.trainer).has_processes, ""
+    trainer = trainer_of(schema.trainer)
+    processes = trainer.has_processes
+    entry = loaded(trainer.list_of)(one.name) if trainer.list_of and not one.section else ""
     message = (
         "{trainer} reads no key {key}"
         + (" in {place}" if one.section else " directly in the process" if processes else "")
@@ -188,7 +188,7 @@ def _finding(
         message += " Did you mean {nearest}?"
     elif nearest is not None:
         message += " The key {nearest} belongs " + ("in {home}." if home else "to the outermost keys.")
-    elif schema.trainer in KOHYA and not one.section and (entry := entry_of(one.name)):
+    elif entry:
         message += " It is an argument that stands in {entry}, as {key}=VALUE."
     slip = nearest is not None and (likeness(one.name, nearest) > 1 or one.name == nearest)
     elsewhere = one.name in schema.words

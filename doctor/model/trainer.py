@@ -26,7 +26,8 @@ class Trainer:
     `table` the one that ships. `editor` is "module:function" from a Schema to what an editor is told of its files; ""
     where they hold its options and no more. `packages` are what it imports or installs as itself, and hardly anything
     else: where they are, it can run. `requirements` are the files of its checkout that say what it needs, for
-    one kind of machine each, `entries` the modules that every training imports.
+    one kind of machine each, `entries` the modules that every training imports. `list_of` is "module:function" from a
+    name to the option that is a list of NAME=VALUE and takes it, "" where none does.
 
     `recipe` is the module that makes its runs those that zdoctor's runner takes: `for_runner(run, schema, folders)`,
     which raises UserError with what it would not obey; "" where it takes none of them.
@@ -49,6 +50,7 @@ class Trainer:
     failures: str = ""
     recipe: str = ""
     editor: str = ""
+    list_of: str = ""
     writes: str = ""
     start: str = ""
     called: tuple[str, ...] = ()

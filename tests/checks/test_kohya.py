@@ -15,12 +15,13 @@ from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION, Adafactor
 from transformers.trainer_utils import SchedulerType
 
 from zdoctor import check
-from zdoctor.checks.kohya import arguments, late
+from zdoctor.checks.kohya import late
 from zdoctor.doctor.configs.edit import apply_edits
 from zdoctor.doctor.examine.examination import examine_config
 from zdoctor.doctor.model import ReplaceText, Report, SetValue
 from zdoctor.doctor.probe.live import LiveWorld
 from zdoctor.doctor.rules import all_rules
+from zdoctor.doctor.trainers.kohya import arguments
 from zdoctor.tests import part_files as made
 
 RULES = [rule for rule in all_rules() if rule.id.startswith("KOH")]

@@ -8,7 +8,7 @@ import pytest
 
 from zdoctor.doctor.families.record.steps import PAIRS, Steps, Tokens, terms
 from zdoctor.maintenance.amounts import Setting, grid_of, row_of, rows_of, wide_of
-from zdoctor.maintenance.mine_steps import OF_FEW, OF_UNET, SIZES
+from zdoctor.maintenance.mined_sizes import OF_FEW, OF_UNET, SIZES
 
 IMAGE, TEXT, _, OF_IMAGE, OF_TEXT, RANK = range(6)
 
